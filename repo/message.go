@@ -17,8 +17,11 @@ const (
 	RoleTool      Role = "tool"
 )
 
-// KindSummary is of a message that stands for others: see package window.
-const KindSummary = "summary"
+// The kinds that package window knows: of a message that stands for others, and of the assistant's reasoning before what it does.
+const (
+	KindSummary   = "summary"
+	KindReasoning = "reasoning"
+)
 
 // Message is one message of a session. It never changes once it is stored.
 type Message struct {
@@ -48,8 +51,7 @@ type NewMessage struct {
 	Payload  []byte          // at most MaxPayloadBytes; optional
 	Kind     string          // at most MaxNameBytes; optional
 	CallID   string          // at most 1,024 bytes; optional: see Sessions.MessagesOfCall
-	// Tokens were counted by Counter, a name of at most MaxNameBytes. Zero: Options.CountTokens counts, if set. A repetition may
-	// have others.
+	// Tokens were counted by Counter, of at most MaxNameBytes. Zero: Options.CountTokens counts, if set. A repetition may differ.
 	Tokens     int64
 	Counter    string
 	OccurredAt time.Time // in the years 1 to 9999; optional, and does not affect the order

@@ -119,7 +119,7 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 	if h.summary != nil {
 		p.messages, room = append(p.messages, *h.summary), room-o.estimate(*h.summary)
 	}
-	asked, fits := h.asked(), h.fits()
+	asked, fits := o.asked(h), h.fits()
 	if h.cut {
 		snapshot, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, From: covered + 1, First: maxMessages})
 		if err != nil || snapshot.Sessions[0] == nil {
@@ -130,13 +130,13 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 	}
 	groups := o.groups(h.others(covered))
 	if asked == none { // it may be the last one here
-		asked = h.asked()
+		asked = o.asked(h)
 	}
 	end, newest := len(groups), none
 	if !full {
 		end = o.tail(groups)
-		newest, _ = newestGroup(groups)
-	} else if end > 1 && groups[end-1].of != nil { // results may be on the next page
+		newest, _ = o.newestGroup(groups)
+	} else if end > 1 && groups[end-1].messages[0].Role == repo.RoleAssistant { // it may go on on the next page
 		end--
 	}
 	for i, g := range groups[:end] {
@@ -166,12 +166,12 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 }
 
 // asked returns the sequence of the user's last message, or none.
-func (h history) asked() int64 {
+func (o Options) asked(h history) int64 {
 	if h.question != nil {
 		return h.question.Sequence
 	}
 	for _, m := range slices.Backward(h.messages) {
-		if asks(m) {
+		if o.asks(m) {
 			return m.Sequence
 		}
 	}
@@ -209,7 +209,7 @@ func (o Options) tail(groups []group) int {
 		}
 	}
 	for i := begin; i < len(groups); i++ {
-		if isUser(groups[i]) {
+		if o.isUser(groups[i]) {
 			return i
 		}
 	}

@@ -72,7 +72,7 @@ func checkCompacted(t *testing.T, seed uint64, all []repo.Message, before, after
 		has[m.ID] = true
 	}
 	for _, m := range all {
-		if asks(m) {
+		if (Options{}).asks(m) {
 			question = m.Sequence
 		}
 	}

@@ -29,12 +29,25 @@ func (h history) covered() int64 {
 	return to
 }
 
+// first returns the first message that is there because it fits, if it is the assistant's, and others before it were not read.
+func (h history) first() *repo.Message {
+	for i := range h.messages {
+		if m := &h.messages[i]; !h.stays(*m) {
+			if !h.cut || m.Role != repo.RoleAssistant || i > 0 && h.messages[i-1].Sequence == m.Follows {
+				return nil
+			}
+			return m
+		}
+	}
+	return nil
+}
+
 // What has to fit beside what always stays, and the sequence of no question.
 const tooLarge, tooMany, none = "tokens of the newest messages", "newest messages", -1
 
 // fit chooses what goes into the prompt.
 func (o Options) fit(h history) (w Window, err error) {
-	groups, dropped := whole(o.groups(h.messages), h.cut)
+	groups, dropped := o.whole(o.groups(h.messages), h.cut)
 	tokens, messages := o.Tokens, o.Messages
 	covered := h.covered()
 	if h.summary != nil {
@@ -42,11 +55,11 @@ func (o Options) fit(h history) (w Window, err error) {
 	}
 	var others []group
 	pinned := int64(none) // the user's last message that stays anyway
-	newest, last := newestGroup(groups)
+	newest, last := o.newestGroup(groups)
 	for i := range groups {
 		isLate := i == newest && i != last
 		if groups[i].stays = isLate || slices.ContainsFunc(groups[i].messages, h.stays); groups[i].stays {
-			if isUser(groups[i]) {
+			if o.isUser(groups[i]) {
 				pinned = groups[i].begin()
 			}
 			tokens, messages = tokens-o.tokensOf(groups[i]), messages-len(groups[i].messages)
@@ -101,10 +114,10 @@ func (o Options) fit(h history) (w Window, err error) {
 
 // newestGroup returns the group of the newest message, and the last one that has begun. They differ if that message is a
 // result which came late. None: there are only instructions.
-func newestGroup(groups []group) (newest, last int) {
+func (o Options) newestGroup(groups []group) (newest, last int) {
 	newest, last = none, none
 	for i, g := range groups {
-		if isInstruction(g.messages[0]) {
+		if isInstruction(g.messages[0]) || o.isLoose(g) {
 			continue
 		}
 		if last = i; newest == none || g.end() > groups[newest].end() {
@@ -124,13 +137,13 @@ func (o Options) choose(others []group, h history, pinned, tokens int64, message
 	case len(others) == 0: // they were too large to be read
 		return 0, none, &repo.LimitExceededError{Kind: tooLarge, Limit: o.Tokens}
 	}
-	begin = stable(others, begin)
+	begin = o.stable(others, begin)
 	skipped := 0
 	var asked group
 	if h.question != nil {
 		asked.messages = []repo.Message{*h.question}
 	} else {
-		for skipped = len(others); skipped > 0 && !isUser(others[skipped-1]); skipped-- {
+		for skipped = len(others); skipped > 0 && !o.isUser(others[skipped-1]); skipped-- {
 		}
 		if skipped == 0 || skipped > begin || others[skipped-1].begin() < pinned {
 			return begin, none, nil
@@ -139,7 +152,7 @@ func (o Options) choose(others []group, h history, pinned, tokens int64, message
 	}
 	rest := others[skipped:]
 	if begin, err = o.last(rest, tokens-o.tokensOf(asked), messages-len(asked.messages)); begin > 0 || h.question != nil {
-		begin = stable(rest, begin)
+		begin = o.stable(rest, begin)
 	}
 	return skipped + begin, asked.begin(), err
 }
@@ -170,22 +183,21 @@ func (o Options) tokensOf(g group) (sum int64) {
 	return sum
 }
 
-// whole leaves out results whose calls are not there, second ones, and, but in the last group, calls without a result:
-// a provider refuses them. Those in the last group are under way. What is missing because others were cut off is not
-// reported.
-func whole(groups []group, cut bool) (kept []group, dropped []repo.Message) {
+// whole leaves out what a provider refuses: see isLoose, and, but in the last group, calls without a result. Those in the last
+// group are under way. Results whose calls are missing because others were cut off are not reported.
+func (o Options) whole(groups []group, cut bool) (kept []group, dropped []repo.Message) {
 	last := len(groups) - 1
-	for last >= 0 && groups[last].loose() {
+	for last >= 0 && o.isLoose(groups[last]) {
 		last--
 	}
 	for i, g := range groups {
 		switch {
-		case g.loose():
-			if !cut {
+		case o.isLoose(g):
+			if !cut || isReasoning(g.messages[0]) {
 				dropped = append(dropped, g.messages...)
 			}
 		case g.isUnderWay() && i < last:
-			answered, without := g.answered()
+			answered, without := o.answered(g)
 			dropped = append(dropped, without...)
 			if len(answered.messages) > 0 {
 				kept = append(kept, answered)
@@ -200,7 +212,7 @@ func whole(groups []group, cut bool) (kept []group, dropped []repo.Message) {
 // stable moves the begin of what is left of a history forwards to a place where it stays while messages are added: to the
 // sequence that is divisible by the largest power of two, in the first half of what fits. It then begins with the user's message
 // before that place, or with the one behind it, if there is one in the next quarter: some providers refuse others.
-func stable(groups []group, begin int) int {
+func (o Options) stable(groups []group, begin int) int {
 	if begin >= len(groups) {
 		return begin
 	}
@@ -211,19 +223,19 @@ func stable(groups []group, begin int) int {
 		at++
 	}
 	for before := at; before >= begin; before-- {
-		if isUser(groups[before]) {
+		if o.isUser(groups[before]) {
 			return before
 		}
 	}
 	for after := at; after < len(groups) && groups[after].begin() <= first+(last-first)*3/4; after++ {
-		if isUser(groups[after]) {
+		if o.isUser(groups[after]) {
 			return after
 		}
 	}
 	return at
 }
 
-func isUser(g group) bool { return asks(g.messages[0]) }
+func (o Options) isUser(g group) bool { return o.asks(g.messages[0]) }
 
 // roundest returns the number from low to high that is divisible by the largest power of two.
 func roundest(low, high int64) int64 {

@@ -154,7 +154,7 @@ func TestPromptsAreAccepted(t *testing.T) {
 		}
 		checkComplete(t, seed, all, w)
 		newest := int64(-1)
-		kept, _ := whole(o.groups(h.messages), h.cut)
+		kept, _ := o.whole(o.groups(h.messages), h.cut)
 		for _, g := range kept {
 			if !isInstruction(g.messages[0]) {
 				newest = max(newest, g.end())
@@ -164,8 +164,8 @@ func TestPromptsAreAccepted(t *testing.T) {
 		if newest >= 0 && !slices.ContainsFunc(w.Messages, isNewest) {
 			t.Fatalf("seed %d: message %d, the newest, is missing", seed, newest)
 		}
-		at := slices.IndexFunc(w.Messages, asks)
-		if slices.ContainsFunc(all, asks) && at < 0 {
+		at := slices.IndexFunc(w.Messages, o.asks)
+		if slices.ContainsFunc(all, o.asks) && at < 0 {
 			t.Fatalf("seed %d: the question is missing", seed)
 		}
 		if at >= 0 && w.Messages[at].Sequence < w.From {
@@ -186,16 +186,16 @@ func TestPromptsAreAccepted(t *testing.T) {
 
 // needed returns what a prompt has to have: the instructions, the question, and the newest of the others, with its calls and results.
 func needed(o Options, h history) (tokens int64, messages int) {
-	groups, _ := whole(o.groups(h.messages), h.cut)
+	groups, _ := o.whole(o.groups(h.messages), h.cut)
 	add := func(g group) { tokens, messages = tokens+o.tokensOf(g), messages+len(g.messages) }
 	newest, question := -1, -1
-	latest, last := newestGroup(groups)
+	latest, last := o.newestGroup(groups)
 	for i, g := range groups {
 		switch {
 		case isInstruction(g.messages[0]) || i == latest && i != last:
 			add(g)
 			continue
-		case isUser(g):
+		case o.isUser(g):
 			question = i
 		}
 		newest = i
@@ -256,9 +256,9 @@ func asRead(o Options, all []repo.Message) history {
 			h.messages = append(h.messages, m)
 		}
 	}
-	if h.cut && !slices.ContainsFunc(h.messages, asks) {
+	if h.cut && !slices.ContainsFunc(h.messages, o.asks) {
 		for i := range all {
-			if asks(all[i]) {
+			if o.asks(all[i]) {
 				h.question = &all[i]
 			}
 		}
@@ -284,7 +284,7 @@ func TestPrefixStays(t *testing.T) {
 	for seed := range uint64(3) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		all := randomHistory(r, 1000)
-		_, dropped := whole(o.groups(all), false) // what is read for nothing makes prompts shorter, too
+		_, dropped := o.whole(o.groups(all), false) // what is read for nothing makes prompts shorter, too
 		all = slices.DeleteFunc(all, func(m repo.Message) bool {
 			isSame := func(d repo.Message) bool { return d.ID == m.ID }
 			return isInstruction(m) || slices.ContainsFunc(dropped, isSame)

@@ -3,7 +3,6 @@ package window
 import (
 	"cmp"
 	"context"
-	"iter"
 	"math"
 	"slices"
 
@@ -23,9 +22,9 @@ type Options struct {
 	// Estimate returns how many tokens a message has, whatever was counted when it was appended. Nil: the function
 	// [Estimate].
 	Estimate func(repo.Message) int64
-	// Calls returns the ids of the calls that a message makes, each of which one result has as its CallID. Without results
-	// for all of them the message is left out. Nil: a message of the role assistant makes the call of its CallID, by which
-	// a pin, or a result that comes late, also finds a call that is far behind.
+	// Calls returns the ids of the calls that a message of the assistant makes, or whose results another one has; of these
+	// nothing stands for the CallID. Without results for all of them the message is left out. A pin, or a result that comes late,
+	// finds a call that is one of the 1,000 messages before the result, and a result likewise; with a CallID any. Nil: the CallID.
 	Calls func(repo.Message) []string
 }
 
@@ -73,7 +72,22 @@ func Read(ctx context.Context, sessions Reader, sessionID repo.ID, options Optio
 	if err != nil {
 		return Window{}, err
 	}
-	return options.fit(h)
+	w, err := options.fit(h)
+	if first := h.first(); err == nil && first != nil && slices.ContainsFunc(w.Messages, func(m repo.Message) bool { return m.ID == first.ID }) {
+		// What it belongs to may begin before it.
+		path := &path{options, sessions, sessionID}
+		begin, err := path.begin(ctx, *first)
+		if err != nil || begin == none || begin == first.Sequence {
+			return w, err
+		}
+		before, err := path.between(ctx, begin, first.Sequence-1)
+		if err != nil {
+			return Window{}, err
+		}
+		h.messages = ascending(append(before, h.messages...))
+		return options.fit(h)
+	}
+	return w, err
 }
 
 func (o *Options) check() error {
@@ -141,36 +155,30 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 	}
 	pins := map[repo.ID]bool{}
 	all := found.Messages
-	path := &path{o, sessions, sessionID, map[repo.ID]bool{}}
-	for _, m := range all {
-		path.has[m.ID] = true
-	}
-	stay := o.Pins
-	if late := o.lateResult(all, covered); late != nil && (found.Cut || h.summary != nil) { // its call is far behind
-		stay = append(slices.Clip(stay), late.ID)
+	path := &path{o, sessions, sessionID}
+	stay := slices.Clone(o.Pins)
+	if found.Cut || h.summary != nil {
+		stay = append(stay, o.late(all, covered)...)
 	}
 	for _, id := range stay {
 		pinned, err := path.pinned(ctx, id)
-		if err != nil {
-			return h, err
+		if err != nil || len(pinned) == 0 {
+			return h, cmp.Or(err, error(&repo.NotFoundError{Kind: "message", ID: id}))
 		}
 		for _, m := range pinned {
 			pins[m.ID] = true
 		}
 		all = append(all, pinned...)
 	}
-	bySequence := func(a, b repo.Message) int { return cmp.Compare(a.Sequence, b.Sequence) }
-	all = slices.SortedStableFunc(slices.Values(all), bySequence)
-	all = slices.CompactFunc(all, func(a, b repo.Message) bool { return a.Sequence == b.Sequence })
 	h.stays = func(m repo.Message) bool { return isInstruction(m) || pins[m.ID] }
-	for _, m := range all {
+	for _, m := range ascending(all) {
 		switch {
 		case m.Kind == repo.KindSummary: // those that are older, too
 		case h.stays(m) || m.Sequence > covered:
 			h.messages = append(h.messages, m)
 		}
 	}
-	if h.cut = found.Cut; h.cut && !slices.ContainsFunc(h.messages, func(m repo.Message) bool { return asks(m) && !h.stays(m) }) {
+	if h.cut = found.Cut; h.cut && !slices.ContainsFunc(h.messages, func(m repo.Message) bool { return o.asks(m) && !h.stays(m) }) {
 		before := int64(math.MaxInt64)
 		if len(found.Messages) > 0 {
 			before = found.Messages[len(found.Messages)-1].Sequence
@@ -183,19 +191,30 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 	return h, err
 }
 
-// lateResult returns the newest message if it is the result of a call that is not among those that no summary covers.
-func (o Options) lateResult(messages []repo.Message, covered int64) *repo.Message {
+// ascending sorts messages, and leaves out those that are there twice.
+func ascending(messages []repo.Message) []repo.Message {
+	sorted := slices.SortedStableFunc(slices.Values(messages), func(a, b repo.Message) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	return slices.CompactFunc(sorted, func(a, b repo.Message) bool { return a.Sequence == b.Sequence })
+}
+
+// late returns the results that came since the assistant has last done anything, of calls that are not among the messages that
+// no summary covers.
+func (o Options) late(messages []repo.Message, covered int64) (late []repo.ID) {
 	isOld := func(m repo.Message) bool { return isInstruction(m) || m.Sequence <= covered }
-	groups := o.groups(slices.DeleteFunc(slices.Clone(messages), isOld))
-	if len(groups) == 0 || !groups[len(groups)-1].loose() {
-		return nil
+	for _, g := range slices.Backward(o.groups(slices.DeleteFunc(slices.Clone(messages), isOld))) {
+		switch m := g.messages[0]; {
+		case m.Role == repo.RoleAssistant:
+			return late
+		case o.isLoose(g):
+			late = append(late, m.ID)
+		}
 	}
-	return &groups[len(groups)-1].messages[0]
+	return late
 }
 
 // asks reports whether a message is a user's, and no result of a call.
-func asks(m repo.Message) bool {
-	return m.Role == repo.RoleUser && m.CallID == "" && m.Kind != repo.KindSummary
+func (o Options) asks(m repo.Message) bool {
+	return m.Role == repo.RoleUser && m.Kind != repo.KindSummary && len(o.results(m)) == 0
 }
 
 // question finds the user's last message behind what was read, if it is one of the last 1,000 messages, and not covered.
@@ -208,82 +227,13 @@ func (o Options) question(ctx context.Context, sessions Reader, sessionID repo.I
 		if m.Sequence <= covered {
 			break
 		}
-		if asks(m) && m.Sequence < before { // and not one that came since
-			whole, err := sessions.Message(ctx, sessionID, m.ID)
-			return &whole, err
+		if m.Role == repo.RoleUser && m.CallID == "" && m.Sequence < before { // and not one that came since
+			if whole, err := sessions.Message(ctx, sessionID, m.ID); err != nil || o.asks(whole) {
+				return &whole, err
+			}
 		}
 	}
 	return nil, nil
-}
-
-// path finds messages of a session's transcript. has are those that are known to be in it, or not.
-type path struct {
-	Options
-
-	sessions  Reader
-	sessionID repo.ID
-	has       map[repo.ID]bool
-}
-
-// pinned returns a message with those of its call. The session may have it, or some of these, on other branches, and
-// other calls with the same id: the nearest ones belong together.
-func (p *path) pinned(ctx context.Context, id repo.ID) (pinned []repo.Message, err error) {
-	m, err := p.sessions.Message(ctx, p.sessionID, id)
-	if err != nil {
-		return nil, err
-	}
-	if is, err := p.contains(ctx, m); err != nil || !is {
-		return nil, cmp.Or(err, error(&repo.NotFoundError{Kind: "message", ID: id}))
-	}
-	pinned = []repo.Message{m}
-	call := &m
-	if isResult(m) {
-		makes := func(c repo.Message) bool { return c.Sequence < m.Sequence && slices.Contains(p.calls(c), m.CallID) }
-		if call, err = p.first(ctx, m.CallID, makes, slices.Backward); err != nil || call == nil {
-			return pinned, err
-		}
-		pinned = append(pinned, *call)
-	}
-	for _, id := range p.calls(*call) {
-		isLater := func(r repo.Message) bool { return r.Sequence > call.Sequence }
-		next, err := p.first(ctx, id, isLater, slices.All)
-		if err != nil {
-			return nil, err
-		}
-		if next != nil && isResult(*next) {
-			pinned = append(pinned, *next)
-		}
-	}
-	return pinned, nil
-}
-
-// first returns the first message with a call's id that is in the transcript, of those that are looked for.
-func (p *path) first(ctx context.Context, call string, is func(repo.Message) bool,
-	in func([]repo.Message) iter.Seq2[int, repo.Message],
-) (*repo.Message, error) {
-	all, err := p.sessions.MessagesOfCall(ctx, p.sessionID, call)
-	for _, m := range in(all) {
-		if !is(m) {
-			continue
-		}
-		if there, err := p.contains(ctx, m); err != nil || there {
-			return &m, err
-		}
-	}
-	return nil, err
-}
-
-func (p *path) contains(ctx context.Context, m repo.Message) (bool, error) {
-	if is, known := p.has[m.ID]; known {
-		return is, nil
-	}
-	at, err := p.sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{p.sessionID}, From: m.Sequence, First: 1, WithoutContent: true, WithoutPayload: true})
-	if err != nil {
-		return false, err
-	}
-	found := at.Sessions[0]
-	p.has[m.ID] = found != nil && len(found.Messages) > 0 && found.Messages[0].ID == m.ID
-	return p.has[m.ID], nil
 }
 
 func isInstruction(m repo.Message) bool {

@@ -162,7 +162,8 @@ func testPinsCovered(t *testing.T, store repo.Store) {
 // A result whose call is far behind brings it, and stays: the call is not joined with others that were made later.
 func testLateResult(t *testing.T, store repo.Store) {
 	id, o := newSession(t, store), window.Options{Tokens: 100}
-	appendAll(t, store, id, repo.NewMessage{Role: repo.RoleUser, Content: "the question", Tokens: 5}, repo.NewMessage{Role: repo.RoleAssistant, CallID: "slow", Tokens: 5})
+	appendAll(t, store, id, repo.NewMessage{Role: repo.RoleUser, Content: "the question", Tokens: 5}, repo.NewMessage{Role: repo.RoleAssistant, CallID: "slow", Tokens: 5},
+		repo.NewMessage{Role: repo.RoleAssistant, Content: "wait", Tokens: 5})
 	for i := range 20 {
 		addCall(t, store, id, fmt.Sprint("call ", i), 5, 5)
 	}

@@ -25,7 +25,8 @@ func Run(t *testing.T, store repo.Store) {
 		"PinsRewound": testPinsRewound, "ForeignSummaries": testForeignSummaries, "CompactCalls": testCompactCalls,
 		"Question": testQuestion, "Head": testHead, "HeadFar": testHeadFar, "HeadMeanwhile": testHeadMeanwhile,
 		"LateResult": testLateResult, "PinsCovered": testPinsCovered, "CompactPinned": testCompactPinned,
-		"CompactMessages": testCompactMessages,
+		"CompactMessages": testCompactMessages, "Steps": testSteps, "StepsCompacted": testStepsCompacted, "StepsOdd": testStepsOdd,
+		"FarCalls": testFarCalls, "SeveralResults": testSeveralResults,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
