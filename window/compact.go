@@ -102,7 +102,7 @@ func (o Options) compact(ctx context.Context, sessions repo.Sessions, sessionID 
 
 // part is what a summary is to cover.
 type part struct {
-	// messages has the last summary first, if there is one.
+	// messages has the last summary first, if there is one, and nothing that a provider refuses.
 	messages []repo.Message
 	from, to int64
 	tokens   int64
@@ -115,6 +115,7 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 	if err != nil {
 		return p, err
 	}
+	h = h.with(h.pins)
 	covered, room, next, full := h.covered(), o.Tokens, int64(math.MaxInt64), false
 	if h.summary != nil {
 		p.messages, room = append(p.messages, *h.summary), room-o.estimate(*h.summary)
@@ -132,30 +133,36 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 	if asked == none { // it may be the last one here
 		asked = o.asked(h)
 	}
-	end, newest := len(groups), none
+	end, spoke := len(groups), int64(math.MaxInt64)
 	if !full {
 		end = o.tail(groups)
-		newest, _ = o.newestGroup(groups)
+		spoke, _ = o.spoke(groups)
 	} else if end > 1 && groups[end-1].messages[0].Role == repo.RoleAssistant { // it may go on on the next page
 		end--
 	}
 	for i, g := range groups[:end] {
-		room -= o.tokensOf(g)
-		stays := i == newest || asked != none && g.end() >= asked || g.isUnderWay() && g.begin() >= fits
+		if !o.isLoose(g) { // or it is not given to be summarized
+			room -= o.tokensOf(g)
+		}
+		stays := g.end() >= spoke || asked != none && g.end() >= asked || g.isUnderWay() && g.begin() >= fits
 		if stays || room < 0 && i > 0 {
 			end = i
 			break
 		}
 	}
-	if end == 0 {
+	kept, _ := o.whole(groups[:end], none, true)
+	if len(kept) == 0 {
 		return part{}, nil
 	}
 	if end < len(groups) {
 		next = groups[end].begin()
 	}
 	p.from = groups[0].begin()
+	for _, g := range kept {
+		p.messages = append(p.messages, g.messages...)
+	}
 	for _, g := range groups[:end] {
-		p.messages, p.tokens = append(p.messages, g.messages...), p.tokens+o.tokensOf(g)
+		p.tokens += o.tokensOf(g)
 		for _, m := range g.messages {
 			if m.Sequence < next { // results may come late
 				p.to = max(p.to, m.Sequence)

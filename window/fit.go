@@ -18,6 +18,32 @@ type history struct {
 	cut bool
 	// question is the user's last message, if it is one of those.
 	question *repo.Message
+	// found are the newest messages, and those that the store knows to stay. late are new results of calls that are far behind, with
+	// these, and pins has what belongs to each pin.
+	found, late []repo.Message
+	pins        [][]repo.Message
+}
+
+// with returns the history with these pins.
+func (h history) with(pins [][]repo.Message) history {
+	stay, covered := map[int64]bool{}, h.covered()
+	all := slices.Concat(h.found, h.late, slices.Concat(pins...))
+	for _, m := range all[len(h.found):] {
+		stay[m.Sequence] = true
+	}
+	h.messages = nil
+	h.stays = func(m repo.Message) bool { return isInstruction(m) || stay[m.Sequence] }
+	for _, m := range ascending(all) {
+		switch {
+		case m.Kind == repo.KindSummary: // those that are older, too
+		case h.stays(m) || m.Sequence > covered:
+			h.messages = append(h.messages, m)
+		}
+	}
+	if h.question != nil && stay[h.question.Sequence] {
+		h.question = nil
+	}
+	return h
 }
 
 // covered returns the last message that the summary covers.
@@ -29,17 +55,18 @@ func (h history) covered() int64 {
 	return to
 }
 
-// first returns the first message that is there because it fits, if it is the assistant's, and others before it were not read.
-func (h history) first() *repo.Message {
-	for i := range h.messages {
-		if m := &h.messages[i]; !h.stays(*m) {
-			if !h.cut || m.Role != repo.RoleAssistant || i > 0 && h.messages[i-1].Sequence == m.Follows {
-				return nil
-			}
-			return m
-		}
+// first returns the first messages that are there because they fit, if they may belong to a step that begins with others, which
+// were not read.
+func (h history) first() []repo.Message {
+	at := slices.IndexFunc(h.messages, func(m repo.Message) bool { return !h.stays(m) })
+	if !h.cut || at < 0 || at > 0 && h.messages[at-1].Sequence == h.messages[at].Follows {
+		return nil
 	}
-	return nil
+	end := at
+	for end < len(h.messages) && h.messages[end].Role == repo.RoleAssistant && (end == at || h.messages[end].Follows == h.messages[end-1].Sequence) {
+		end++
+	}
+	return h.messages[at:end]
 }
 
 // What has to fit beside what always stays, and the sequence of no question.
@@ -47,7 +74,8 @@ const tooLarge, tooMany, none = "tokens of the newest messages", "newest message
 
 // fit chooses what goes into the prompt.
 func (o Options) fit(h history) (w Window, err error) {
-	groups, dropped := o.whole(o.groups(h.messages), h.cut)
+	all := o.groups(h.messages)
+	groups, dropped := o.whole(all, o.open(all), h.cut)
 	tokens, messages := o.Tokens, o.Messages
 	covered := h.covered()
 	if h.summary != nil {
@@ -55,9 +83,9 @@ func (o Options) fit(h history) (w Window, err error) {
 	}
 	var others []group
 	pinned := int64(none) // the user's last message that stays anyway
-	newest, last := o.newestGroup(groups)
+	spoke, last := o.spoke(groups)
 	for i := range groups {
-		isLate := i == newest && i != last
+		isLate := last != none && i != last && groups[i].end() >= spoke && !isInstruction(groups[i].messages[0])
 		if groups[i].stays = isLate || slices.ContainsFunc(groups[i].messages, h.stays); groups[i].stays {
 			if o.isUser(groups[i]) {
 				pinned = groups[i].begin()
@@ -112,19 +140,22 @@ func (o Options) fit(h history) (w Window, err error) {
 	return w, nil
 }
 
-// newestGroup returns the group of the newest message, and the last one that has begun. They differ if that message is a
-// result which came late. None: there are only instructions.
-func (o Options) newestGroup(groups []group) (newest, last int) {
-	newest, last = none, none
+// spoke returns the sequence of the last message that is no result: the groups that end there or later have what is new. It
+// also returns the last group that has begun. Those that end later have results which came late. None: there are only instructions.
+func (o Options) spoke(groups []group) (spoke int64, last int) {
+	spoke, last = none, none
 	for i, g := range groups {
 		if isInstruction(g.messages[0]) || o.isLoose(g) {
 			continue
 		}
-		if last = i; newest == none || g.end() > groups[newest].end() {
-			newest = i
+		last = i
+		for _, m := range g.messages {
+			if o.rank(m) == 0 {
+				spoke = max(spoke, m.Sequence)
+			}
 		}
 	}
-	return newest, last
+	return spoke, last
 }
 
 // choose returns where those begin that go into the prompt, and the sequence of the user's last message, without which nobody could
@@ -183,20 +214,23 @@ func (o Options) tokensOf(g group) (sum int64) {
 	return sum
 }
 
-// whole leaves out what a provider refuses: see isLoose, and, but in the last group, calls without a result. Those in the last
-// group are under way. Results whose calls are missing because others were cut off are not reported.
-func (o Options) whole(groups []group, cut bool) (kept []group, dropped []repo.Message) {
-	last := len(groups) - 1
-	for last >= 0 && o.isLoose(groups[last]) {
-		last--
+// open returns the group whose calls may be under way, the last one.
+func (o Options) open(groups []group) (last int) {
+	for last = len(groups) - 1; last >= 0 && o.isLoose(groups[last]); last-- {
 	}
+	return last
+}
+
+// whole leaves out what a provider refuses: see isLoose, and calls without a result, but of the group open. Results whose calls are
+// missing because others were cut off are not reported.
+func (o Options) whole(groups []group, open int, cut bool) (kept []group, dropped []repo.Message) {
 	for i, g := range groups {
 		switch {
 		case o.isLoose(g):
 			if !cut || isReasoning(g.messages[0]) {
 				dropped = append(dropped, g.messages...)
 			}
-		case g.isUnderWay() && i < last:
+		case g.isUnderWay() && i != open:
 			answered, without := o.answered(g)
 			dropped = append(dropped, without...)
 			if len(answered.messages) > 0 {

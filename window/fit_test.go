@@ -154,7 +154,8 @@ func TestPromptsAreAccepted(t *testing.T) {
 		}
 		checkComplete(t, seed, all, w)
 		newest := int64(-1)
-		kept, _ := o.whole(o.groups(h.messages), h.cut)
+		read := o.groups(h.messages)
+		kept, _ := o.whole(read, o.open(read), h.cut)
 		for _, g := range kept {
 			if !isInstruction(g.messages[0]) {
 				newest = max(newest, g.end())
@@ -186,13 +187,14 @@ func TestPromptsAreAccepted(t *testing.T) {
 
 // needed returns what a prompt has to have: the instructions, the question, and the newest of the others, with its calls and results.
 func needed(o Options, h history) (tokens int64, messages int) {
-	groups, _ := o.whole(o.groups(h.messages), h.cut)
+	groups := o.groups(h.messages)
+	groups, _ = o.whole(groups, o.open(groups), h.cut)
 	add := func(g group) { tokens, messages = tokens+o.tokensOf(g), messages+len(g.messages) }
 	newest, question := -1, -1
-	latest, last := o.newestGroup(groups)
+	spoke, last := o.spoke(groups)
 	for i, g := range groups {
 		switch {
-		case isInstruction(g.messages[0]) || i == latest && i != last:
+		case isInstruction(g.messages[0]) || last != none && i != last && g.end() >= spoke:
 			add(g)
 			continue
 		case o.isUser(g):
@@ -284,7 +286,8 @@ func TestPrefixStays(t *testing.T) {
 	for seed := range uint64(3) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		all := randomHistory(r, 1000)
-		_, dropped := o.whole(o.groups(all), false) // what is read for nothing makes prompts shorter, too
+		groups := o.groups(all)
+		_, dropped := o.whole(groups, o.open(groups), false) // what is read for nothing makes prompts shorter, too
 		all = slices.DeleteFunc(all, func(m repo.Message) bool {
 			isSame := func(d repo.Message) bool { return d.ID == m.ID }
 			return isInstruction(m) || slices.ContainsFunc(dropped, isSame)

@@ -64,9 +64,11 @@ func isReasoning(m repo.Message) bool {
 	return m.Role == repo.RoleAssistant && m.Kind == repo.KindReasoning
 }
 
-// isLoose reports whether a group has results of no call, or more of those that have theirs, or reasoning that nothing follows.
+// isLoose reports whether a group has results of no call, or more of those that have theirs, or reasoning that nothing follows. An
+// erased result names no call.
 func (o Options) isLoose(g group) bool {
-	return len(o.results(g.messages[0])) > 0 || !slices.ContainsFunc(g.messages, func(m repo.Message) bool { return !isReasoning(m) })
+	first := g.messages[0]
+	return first.Role == repo.RoleTool || len(o.results(first)) > 0 || !slices.ContainsFunc(g.messages, func(m repo.Message) bool { return !isReasoning(m) })
 }
 
 // continues reports whether a message belongs to what the assistant did in the one before it.

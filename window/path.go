@@ -26,13 +26,13 @@ func (p *path) pinned(ctx context.Context, id repo.ID) (pinned []repo.Message, e
 	if err != nil {
 		return nil, err
 	}
-	begin, err := p.begin(ctx, m)
+	begin, at, err := p.begin(ctx, m)
 	if err != nil || begin == none {
 		return nil, err
 	}
 	var g group
 	for _, page := range []int64{firstPage, maxMessages} {
-		found, err := p.between(ctx, begin, begin+page)
+		found, err := p.between(ctx, begin, at+page)
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}
@@ -65,45 +65,46 @@ func (p *path) answers(ctx context.Context, g group) (messages []repo.Message, e
 	return messages, nil
 }
 
-// begin returns the sequence with which the group of a message begins, or none if the transcript does not have the message.
-func (p *path) begin(ctx context.Context, m repo.Message) (begin int64, err error) {
+// begin returns the sequence with which the group of a message begins, and that of the message, or of the call if it is a result.
+// None: the transcript does not have the message.
+func (p *path) begin(ctx context.Context, m repo.Message) (begin, at int64, err error) {
 	results := p.results(m)
 	makes := func(c repo.Message) bool {
 		return slices.ContainsFunc(p.calls(c), func(id string) bool { return slices.Contains(results, id) })
 	}
-	begin = none
+	begin, at = none, m.Sequence
 	var last repo.Message
 	found, together := len(results) == 0, false
 	for before, err := range p.back(ctx, m.Sequence) {
 		switch {
 		case err != nil || begin == none && before.ID != m.ID:
-			return none, err
+			return none, none, err
 		case begin == none:
-			if begin = m.Sequence; !found {
+			if begin = at; !found {
 				continue
 			}
 		case !found:
 			if found = makes(before); !found {
 				continue
 			}
-			begin = before.Sequence
+			begin, at = before.Sequence, before.Sequence
 		case before.Role != repo.RoleAssistant || isReasoning(last) && !isReasoning(before):
-			return begin, nil
+			return begin, at, nil
 		case isReasoning(before) || together && len(p.calls(before)) > 0:
 			begin = before.Sequence
 		}
 		if last = before; before.Role != repo.RoleAssistant {
-			return begin, nil
+			return begin, at, nil
 		}
 		together = (together || begin == before.Sequence) && len(p.calls(before)) > 0
 	}
 	if begin == none || found {
-		return begin, nil
+		return begin, at, nil
 	}
 	isBefore := func(c repo.Message) bool { return c.Sequence < m.Sequence && makes(c) }
 	call, err := p.first(ctx, results[0], isBefore, slices.Backward)
 	if err != nil || call == nil {
-		return begin, err
+		return begin, at, err
 	}
 	return p.begin(ctx, *call)
 }

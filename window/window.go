@@ -3,6 +3,7 @@ package window
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"slices"
 
@@ -17,7 +18,7 @@ type Options struct {
 	Tokens int64
 	// Messages is how many messages there are at most. Zero: 1,000, which is the most.
 	Messages int
-	// Pins are the ids of messages that always stay, at most 100. Those of a call stay with its results.
+	// Pins are the ids of messages that stay, at most 100, with what belongs to them: see Window.Unpinned.
 	Pins []repo.ID
 	// Estimate returns how many tokens a message has, whatever was counted when it was appended. Nil: the function
 	// [Estimate].
@@ -46,8 +47,11 @@ type Window struct {
 	From int64
 	Cut  bool
 	// Dropped are the messages from From on that were left out: calls without a result that other messages follow, results
-	// without a call, and those after the first one of a call.
+	// without a call, and those after the first one of a call, and reasoning that nothing follows.
 	Dropped []repo.Message
+	// Unpinned are the pins that are not there: the transcript does not have them, or they do not fit beside what has to be, and
+	// the pins before them.
+	Unpinned []repo.ID
 }
 
 // Reader is what Read needs of repo.Sessions.
@@ -62,8 +66,8 @@ type Reader interface {
 // less than half of what the function Estimate does.
 //
 // Errors: InvalidError for the options; LimitExceededError if what always stays has more than options.Tokens, or leaves no room for the
-// user's last message, if that is one of the last 1,000, and for the newest one, with its calls and results; NotFoundError if there is
-// no such session, or a pin is not in its transcript.
+// user's last message, if that is one of the last 1,000, and for the newest one, with what belongs to it; NotFoundError if there is
+// no such session.
 func Read(ctx context.Context, sessions Reader, sessionID repo.ID, options Options) (Window, error) {
 	if err := options.check(); err != nil {
 		return Window{}, err
@@ -72,22 +76,49 @@ func Read(ctx context.Context, sessions Reader, sessionID repo.ID, options Optio
 	if err != nil {
 		return Window{}, err
 	}
-	w, err := options.fit(h)
-	if first := h.first(); err == nil && first != nil && slices.ContainsFunc(w.Messages, func(m repo.Message) bool { return m.ID == first.ID }) {
-		// What it belongs to may begin before it.
-		path := &path{options, sessions, sessionID}
-		begin, err := path.begin(ctx, *first)
-		if err != nil || begin == none || begin == first.Sequence {
-			return w, err
-		}
-		before, err := path.between(ctx, begin, first.Sequence-1)
-		if err != nil {
+	p := &path{options, sessions, sessionID}
+	w, err := p.window(ctx, h.with(h.pins))
+	if errors.Is(err, repo.ErrLimit) && len(h.pins) > 0 {
+		if w, err = p.window(ctx, h.with(nil)); err != nil {
 			return Window{}, err
 		}
-		h.messages = ascending(append(before, h.messages...))
-		return options.fit(h)
+		var kept [][]repo.Message
+		for _, pin := range h.pins {
+			with := append(slices.Clip(kept), pin)
+			if more, err := p.window(ctx, h.with(with)); err == nil {
+				w, kept = more, with
+			}
+		}
+	}
+	for _, id := range options.Pins {
+		if err == nil && !slices.ContainsFunc(w.Messages, func(m repo.Message) bool { return m.ID == id }) {
+			w.Unpinned = append(w.Unpinned, id)
+		}
 	}
 	return w, err
+}
+
+// window chooses what goes into the prompt. If that begins with what the assistant did, and the step of this began before what was
+// read, the begin is read, too.
+func (p *path) window(ctx context.Context, h history) (Window, error) {
+	w, err := p.fit(h)
+	first := h.first()
+	if err != nil || !slices.ContainsFunc(first, func(m repo.Message) bool { return group{messages: w.Messages}.has(m) }) {
+		return w, err
+	}
+	begin, _, err := p.begin(ctx, first[0])
+	if err != nil {
+		return Window{}, err
+	}
+	if begin == none || begin == first[0].Sequence {
+		return w, nil
+	}
+	before, err := p.between(ctx, begin, first[0].Sequence-1)
+	if err != nil {
+		return Window{}, err
+	}
+	h.messages = ascending(append(before, h.messages...))
+	return p.fit(h)
 }
 
 func (o *Options) check() error {
@@ -153,40 +184,35 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 			}
 		}
 	}
-	pins := map[repo.ID]bool{}
-	all := found.Messages
 	path := &path{o, sessions, sessionID}
-	stay := slices.Clone(o.Pins)
-	if found.Cut || h.summary != nil {
-		stay = append(stay, o.late(all, covered)...)
-	}
-	for _, id := range stay {
+	for _, id := range o.Pins {
 		pinned, err := path.pinned(ctx, id)
-		if err != nil || len(pinned) == 0 {
-			return h, cmp.Or(err, error(&repo.NotFoundError{Kind: "message", ID: id}))
+		if err != nil && !errors.Is(err, repo.ErrNotFound) {
+			return h, err
 		}
-		for _, m := range pinned {
-			pins[m.ID] = true
-		}
-		all = append(all, pinned...)
+		h.pins = append(h.pins, pinned)
 	}
-	h.stays = func(m repo.Message) bool { return isInstruction(m) || pins[m.ID] }
-	for _, m := range ascending(all) {
-		switch {
-		case m.Kind == repo.KindSummary: // those that are older, too
-		case h.stays(m) || m.Sequence > covered:
-			h.messages = append(h.messages, m)
+	h.found, h.cut = found.Messages, found.Cut
+	if h.cut || h.summary != nil {
+		late, newest := o.late(h.found, covered)
+		for i, id := range late {
+			with, err := path.pinned(ctx, id)
+			if err != nil {
+				return h, err
+			}
+			if i < newest {
+				h.late = append(h.late, with...)
+			} else { // as long as they fit
+				h.pins = append(h.pins, with)
+			}
 		}
 	}
-	if h.cut = found.Cut; h.cut && !slices.ContainsFunc(h.messages, func(m repo.Message) bool { return o.asks(m) && !h.stays(m) }) {
+	if h.cut && !slices.ContainsFunc(h.found, o.asks) {
 		before := int64(math.MaxInt64)
-		if len(found.Messages) > 0 {
-			before = found.Messages[len(found.Messages)-1].Sequence
+		if len(h.found) > 0 {
+			before = h.found[len(h.found)-1].Sequence
 		}
 		h.question, err = o.question(ctx, sessions, sessionID, covered, before)
-		if h.question != nil && h.stays(*h.question) {
-			h.question = nil
-		}
 	}
 	return h, err
 }
@@ -198,18 +224,23 @@ func ascending(messages []repo.Message) []repo.Message {
 }
 
 // late returns the results that came since the assistant has last done anything, of calls that are not among the messages that
-// no summary covers.
-func (o Options) late(messages []repo.Message, covered int64) (late []repo.ID) {
+// no summary covers, the newest first, and how many of them nothing else follows.
+func (o Options) late(messages []repo.Message, covered int64) (late []repo.ID, newest int) {
 	isOld := func(m repo.Message) bool { return isInstruction(m) || m.Sequence <= covered }
-	for _, g := range slices.Backward(o.groups(slices.DeleteFunc(slices.Clone(messages), isOld))) {
-		switch m := g.messages[0]; {
+	groups := o.groups(slices.DeleteFunc(slices.Clone(messages), isOld))
+	for i, g := range slices.Backward(groups) {
+		m := g.messages[0]
+		switch {
 		case m.Role == repo.RoleAssistant:
-			return late
-		case o.isLoose(g):
-			late = append(late, m.ID)
+			return late, newest
+		case !o.isLoose(g):
+			continue
+		case newest == len(groups)-1-i:
+			newest++
 		}
+		late = append(late, m.ID)
 	}
-	return late
+	return late, newest
 }
 
 // asks reports whether a message is a user's, and no result of a call.
