@@ -118,7 +118,7 @@ func randomHistory(r *rand.Rand, turns int) []repo.Message {
 
 // A prompt is one that a provider accepts, whatever the history, and fits. It has what always stays, and the newest of the
 // others. The last messages that fit, which is what many do, would be refused.
-func TestPromptsAreAccepted(t *testing.T) {
+func TestRandomPrompts(t *testing.T) {
 	t.Parallel()
 	naive, cut, tooLarge, alone, histories := 0, 0, 0, 0, 20_000
 	if os.Getenv("AGENTSTORE_TEST_FULL") != "" { // see make test/full
