@@ -72,6 +72,9 @@ func (h history) first() []repo.Message {
 // What has to fit beside what always stays, and the sequence of no question.
 const tooLarge, tooMany, none = "tokens of the newest messages", "newest messages", -1
 
+// fixed is what does not fit, and what to do.
+const fixed = "instructions, and what else always stays; a turn with After -1 begins the transcript again, with fewer"
+
 // fit chooses what goes into the prompt.
 func (o Options) fit(h history) (w Window, err error) {
 	all := o.groups(h.messages)
@@ -96,10 +99,10 @@ func (o Options) fit(h history) (w Window, err error) {
 		}
 	}
 	if tokens < 0 {
-		return Window{}, &repo.LimitExceededError{Kind: "tokens of what always stays", Limit: o.Tokens}
+		return Window{}, &repo.LimitExceededError{Kind: "tokens of " + fixed, Limit: o.Tokens}
 	}
 	if o.Messages > 0 && messages < 0 {
-		return Window{}, &repo.LimitExceededError{Kind: "messages that always stay", Limit: int64(o.Messages)}
+		return Window{}, &repo.LimitExceededError{Kind: "messages, " + fixed, Limit: int64(o.Messages)}
 	}
 	begin, question, err := o.choose(others, h, pinned, tokens, messages)
 	if err != nil {

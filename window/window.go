@@ -65,9 +65,9 @@ type Reader interface {
 // session is, in one round trip unless there are pins, the user's last message is far behind, or options.Estimate finds
 // less than half of what the function Estimate does.
 //
-// Errors: InvalidError for the options; LimitExceededError if what always stays has more than options.Tokens, or leaves no room for the
-// user's last message, if that is one of the last 1,000, and for the newest one, with what belongs to it; NotFoundError if there is
-// no such session.
+// Errors: InvalidError for the options; LimitExceededError if the instructions have more than options.Tokens, of which docs/history.md
+// has the way out, or leave no room for the user's last message, if that is one of the last 1,000, and for the newest one,
+// with what belongs to it; NotFoundError if there is no such session.
 func Read(ctx context.Context, sessions Reader, sessionID repo.ID, options Options) (Window, error) {
 	if err := options.check(); err != nil {
 		return Window{}, err

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/window"
@@ -204,18 +205,95 @@ func testCompactMessages(t *testing.T, store repo.Store) {
 	}
 }
 
-// A summary that does not leave room for others is not added: nothing could be read any more.
+// A summary that cannot be added is no reason to pay for another one at each turn, in whatever process.
 func testCompactLong(t *testing.T, store repo.Store) {
-	id, o := newSession(t, store), window.Options{Tokens: 1000}
-	add(t, store, id, 90)
-	added, err := window.Compact(t.Context(), store, id, o, func(context.Context, []repo.Message) (string, error) {
-		return strings.Repeat("long ", 1000), nil
-	})
-	if added || !errors.Is(err, repo.ErrLimit) {
-		t.Errorf("%t, %v", added, err)
+	for name, text := range map[string]string{"long": strings.Repeat("long ", 1000), "empty": "", "no text": "a\x00"} {
+		id, o := newSession(t, store), window.Options{Tokens: 1000}
+		add(t, store, id, 90)
+		calls, failures := 0, 0
+		turn := func() {
+			t.Helper()
+			added, err := window.Compact(t.Context(), store, id, o, func(context.Context, []repo.Message) (string, error) {
+				calls++
+				return text, nil
+			})
+			if errors.Is(err, repo.ErrLimit) || errors.Is(err, repo.ErrInvalid) {
+				failures++
+			} else if err != nil || added {
+				t.Errorf("%s: %t, %v", name, added, err)
+			}
+		}
+		for range 20 {
+			turn()
+			add(t, store, id, 2)
+		}
+		if calls != 1 || failures != 1 {
+			t.Errorf("%s: %d calls and %d failures in 20 turns", name, calls, failures)
+		}
+		if w := read(t, store, id, o); len(w.Messages) < 60 || w.Messages[0].Kind != "" {
+			t.Errorf("%s: %+v", name, w)
+		}
+		leases, err := store.Leases().List(t.Context(), repo.LeaseFilter{Kind: "compact", Name: id.String(), Held: true}, repo.Page{})
+		if err != nil || len(leases.Items) != 1 || leases.Items[0].ExpiresAt.Sub(leases.Items[0].AcquiredAt) < 50*time.Minute {
+			t.Fatalf("%s: %+v, %v", name, leases, err)
+		}
+		if err := store.Leases().Release(t.Context(), leases.Items[0]); err != nil {
+			t.Fatal(err)
+		}
+		if turn(); calls != 2 {
+			t.Errorf("%s: %d calls after the pause", name, calls)
+		}
 	}
-	if w := read(t, store, id, o); len(w.Messages) < 80 {
-		t.Errorf("%+v", w)
+}
+
+// What always stays is not counted: a session that has little room is not compacted at each turn.
+func testCompactLittleRoom(t *testing.T, store repo.Store) {
+	id, o := newSession(t, store), window.Options{Tokens: 1000}
+	instruction := repo.NewMessage{Role: repo.RoleSystem, Content: "instruction", Tokens: 300}
+	pins := appendAll(t, store, id, instruction, repo.NewMessage{Role: repo.RoleUser, Content: "pin", Tokens: 200},
+		repo.NewMessage{Role: repo.RoleUser, Content: "too large", Tokens: 900})
+	o.Pins = []repo.ID{pins[1].ID, pins[2].ID}
+	calls := 0
+	for range 100 {
+		add(t, store, id, 2)
+		_, err := window.Compact(t.Context(), store, id, o, func(context.Context, []repo.Message) (string, error) {
+			calls++
+			return "short", nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w := read(t, store, id, o); w.Cut {
+			t.Fatal("messages were left out, though they can be summarized")
+		}
+	}
+	if calls < 5 || calls > 15 {
+		t.Errorf("%d summaries of 2,000 tokens with room for 500", calls)
+	}
+}
+
+// Instructions that do not fit have a way out: the transcript can begin again.
+func testInstructions(t *testing.T, store repo.Store) {
+	id, o := newSession(t, store), window.Options{Tokens: 100}
+	for range 11 {
+		appendAll(t, store, id, repo.NewMessage{Role: repo.RoleSystem, Content: "found in the library", Tokens: 10}, said(repo.RoleUser, "question"))
+	}
+	_, err := window.Read(t.Context(), store.Sessions(), id, o)
+	_, compacted := window.Compact(t.Context(), store, id, o, short)
+	for _, err := range []error{err, compacted} {
+		if !errors.Is(err, repo.ErrLimit) || !strings.Contains(err.Error(), "instructions") || !strings.Contains(err.Error(), "After") {
+			t.Errorf("%v", err)
+		}
+	}
+	begin := int64(-1)
+	_, err = store.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, After: &begin, Messages: []repo.NewMessage{
+		{Role: repo.RoleSystem, Content: "all in one", Tokens: 10}, {Role: repo.RoleUser, Content: "what was said", Tokens: 10},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := contents(read(t, store, id, o).Messages); got != "all in one what was said" {
+		t.Error(got)
 	}
 }
 

@@ -28,6 +28,7 @@ func Run(t *testing.T, store repo.Store) {
 		"LateResult": testLateResult, "PinsCovered": testPinsCovered, "CompactPinned": testCompactPinned,
 		"CompactMessages": testCompactMessages, "Steps": testSteps, "StepsCompacted": testStepsCompacted, "StepsOdd": testStepsOdd,
 		"FarCalls": testFarCalls, "SeveralResults": testSeveralResults,
+		"CompactLittleRoom": testCompactLittleRoom, "Instructions": testInstructions,
 		"Prompts": func(t *testing.T, store repo.Store) { Prompts(t, store, 200) },
 	} {
 		t.Run(name, func(t *testing.T) {
