@@ -35,8 +35,8 @@ const trigger, target = 0.8, 0.4
 func Compact(ctx context.Context, store repo.Store, sessionID repo.ID, options Options,
 	summarize func(ctx context.Context, messages []repo.Message) (summary string, err error),
 ) (added bool, err error) {
-	if err := options.check(); err != nil {
-		return false, err
+	if err := options.check(); err != nil || options.Head != nil {
+		return false, cmp.Or(err, error(&repo.InvalidError{Field: "options.Head", Reason: "is set"}))
 	}
 	if _, due, err := options.due(ctx, store.Sessions(), sessionID); !due {
 		return false, err

@@ -27,6 +27,9 @@ type Options struct {
 	// nothing stands for the CallID. Without results for all of them the message is left out. A pin, or a result that comes late,
 	// finds a call that is one of the 1,000 messages before the result, and a result likewise; with a CallID any. Nil: the CallID.
 	Calls func(repo.Message) []string
+	// Head is the sequence of the message with which the prompt ends, on whatever branch; not for Compact. Another branch than the
+	// transcript costs Read the whole session. Nil: the transcript's last one.
+	Head *int64
 }
 
 const maxMessages, maxPins = 1000, 100
@@ -71,6 +74,13 @@ type Reader interface {
 func Read(ctx context.Context, sessions Reader, sessionID repo.ID, options Options) (Window, error) {
 	if err := options.check(); err != nil {
 		return Window{}, err
+	}
+	if options.Head != nil {
+		branch, err := readBranch(ctx, sessions, sessionID, *options.Head)
+		if err != nil {
+			return Window{}, err
+		}
+		sessions = branch
 	}
 	h, err := options.read(ctx, sessions, sessionID)
 	if err != nil {

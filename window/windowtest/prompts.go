@@ -351,6 +351,18 @@ func (c *conversation) look() {
 		}
 		c.check(w, o, needs)
 	}
+	head := c.r.Int64N(c.next)
+	if c.r.IntN(8) == 0 {
+		o := c.options()
+		o.Head = &head
+		w, err := window.Read(c.Context(), c.store.Sessions(), c.id, o)
+		if c.all.prompts++; err != nil && !errors.Is(err, repo.ErrLimit) {
+			c.fail(w, "up to %d: %v", head, err)
+		}
+		if why := refused(w.Messages, c.thinks); why != "" {
+			c.fail(w, "up to %d: %s", head, why)
+		}
+	}
 }
 
 func (c *conversation) summarize(_ context.Context, messages []repo.Message) (string, error) {
