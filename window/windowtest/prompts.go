@@ -21,9 +21,15 @@ func Prompts(t *testing.T, store repo.Store, count int) {
 	var all tally
 	for seed := uint64(0); all.prompts < count && !t.Failed(); seed++ {
 		c := newConversation(t, store, seed, &all)
-		for range 20 + c.r.IntN(60) {
+		rounds, each := 20+c.r.IntN(60), 1
+		if seed%256 == 200 {
+			rounds, each = 600, 40 // more messages than one read has
+		}
+		for i := range rounds {
 			c.goOn()
-			c.look()
+			if c.seldom = each > 1 && i%each > 0; !c.seldom {
+				c.look()
+			}
 		}
 		if _, err := store.Sessions().Delete(t.Context(), c.id); err != nil {
 			t.Fatal(err)
@@ -69,6 +75,7 @@ type conversation struct {
 	calls                  int
 	late                   []string
 	stuck                  bool // a call has no result, so that the user speaks next
+	seldom                 bool // no prompts are read now
 	paid                   map[repo.ID]bool
 }
 
@@ -314,6 +321,10 @@ func (c *conversation) options() window.Options {
 	if c.r.IntN(4) == 0 {
 		o.Messages = 5 + c.r.IntN(60)
 	}
+	if c.r.IntN(6) == 0 {
+		by := 1 + c.r.Int64N(40)
+		o.Estimate = func(m repo.Message) int64 { return (window.Estimate(m)*by + 9) / 10 }
+	}
 	for range c.r.IntN(8) / 5 {
 		pin := c.known[c.r.Int64N(c.next)]
 		o.Pins = append(o.Pins, pin.ID)
@@ -324,7 +335,7 @@ func (c *conversation) options() window.Options {
 // look reads prompts, and compacts the session.
 func (c *conversation) look() {
 	c.Helper()
-	if c.next == 0 || c.Failed() {
+	if c.next == 0 || c.Failed() || c.seldom {
 		return
 	}
 	if c.r.IntN(4) < c.compacts {
@@ -344,7 +355,7 @@ func (c *conversation) look() {
 		w, err := window.Read(c.Context(), c.store.Sessions(), c.id, o)
 		if c.all.prompts++; err != nil {
 			c.all.tooLarge++
-			if tokens, messages := needs.sum(); !errors.Is(err, repo.ErrLimit) || tokens <= o.Tokens && (o.Messages == 0 || messages <= o.Messages) {
+			if tokens, messages := needs.sum(o); !errors.Is(err, repo.ErrLimit) || tokens <= o.Tokens && (o.Messages == 0 || messages <= o.Messages) {
 				c.fail(w, "%v, but needs %d of %d tokens, %d of %d messages", err, tokens, o.Tokens, messages, o.Messages)
 			}
 			continue
@@ -387,9 +398,9 @@ type needs struct {
 	results  []spoken // that the assistant has not seen
 }
 
-func (n needs) sum() (tokens int64, messages int) {
+func (n needs) sum(o window.Options) (tokens int64, messages int) {
 	for _, s := range n.all {
-		tokens += window.Estimate(s.Message)
+		tokens += estimate(o, s.Message)
 	}
 	return tokens, len(n.all)
 }
@@ -462,6 +473,13 @@ func (c *conversation) needs() (n needs) {
 	return n
 }
 
+func estimate(o window.Options, m repo.Message) int64 {
+	if o.Estimate != nil {
+		return o.Estimate(m)
+	}
+	return window.Estimate(m)
+}
+
 func afterTo(metadata []byte) string {
 	_, after, _ := strings.Cut(string(metadata), `"to":`)
 	return after
@@ -494,7 +512,7 @@ func (c *conversation) check(w window.Window, o window.Options, n needs) {
 	var tokens int64
 	there := make(map[int64]bool, len(w.Messages))
 	for _, m := range w.Messages {
-		if tokens += window.Estimate(m); there[m.Sequence] {
+		if tokens += estimate(o, m); there[m.Sequence] {
 			c.fail(w, "%d is there twice", m.Sequence)
 		}
 		there[m.Sequence] = true
@@ -533,7 +551,7 @@ func (c *conversation) check(w window.Window, o window.Options, n needs) {
 func (c *conversation) lastThatFit(o window.Options) (last []repo.Message) {
 	tokens := o.Tokens
 	for _, s := range slices.Backward(c.path) {
-		if tokens -= window.Estimate(s.Message); tokens < 0 {
+		if tokens -= estimate(o, s.Message); tokens < 0 {
 			break
 		}
 		last = append(last, s.Message)
