@@ -17,11 +17,8 @@ const (
 	RoleTool      Role = "tool"
 )
 
-// The kinds that package window knows: of a message that stands for others, and of the assistant's reasoning before what it does.
-const (
-	KindSummary   = "summary"
-	KindReasoning = "reasoning"
-)
+// The kinds that package window knows: of a message that stands for others, and of the assistant's reasoning.
+const KindSummary, KindReasoning = "summary", "reasoning"
 
 // Message is one message of a session. It never changes once it is stored.
 type Message struct {

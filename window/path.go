@@ -21,7 +21,7 @@ const firstPage = 32
 
 // pinned returns a message with those of its group. Nil: it is not in the transcript. The session may have it, or some of these,
 // on other branches, and other calls with the same id: the nearest ones belong together.
-func (p *path) pinned(ctx context.Context, id repo.ID) (pinned []repo.Message, err error) {
+func (p *path) pinned(ctx context.Context, id repo.ID) ([]repo.Message, error) {
 	m, err := p.sessions.Message(ctx, p.sessionID, id)
 	if err != nil {
 		return nil, err
@@ -30,39 +30,17 @@ func (p *path) pinned(ctx context.Context, id repo.ID) (pinned []repo.Message, e
 	if err != nil || begin == none {
 		return nil, err
 	}
-	var g group
-	for _, page := range []int64{firstPage, maxMessages} {
+	for page := int64(firstPage); ; page = maxMessages {
 		found, err := p.between(ctx, begin, at+page)
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}
-		groups, last := p.groups(ascending(append(slices.Clip(found), m))), found[len(found)-1]
-		g = groups[slices.IndexFunc(groups, func(g group) bool { return g.has(m) })]
-		if !g.isUnderWay() && !g.has(last) {
-			break
+		groups := p.groups(ascending(append(slices.Clip(found), m)))
+		g := groups[slices.IndexFunc(groups, func(g group) bool { return g.has(m) })]
+		if page == maxMessages || !g.isUnderWay() && !g.has(found[len(found)-1]) {
+			return g.messages, nil
 		}
 	}
-	return p.answers(ctx, g)
-}
-
-// answers returns the messages of a group, and the results of its calls that are farther away.
-func (p *path) answers(ctx context.Context, g group) (messages []repo.Message, err error) {
-	messages = g.messages
-	for _, c := range g.messages {
-		if g.without[g.of[c.Sequence]] == 0 {
-			continue
-		}
-		for _, id := range p.calls(c) {
-			next, err := p.first(ctx, id, func(r repo.Message) bool { return r.Sequence > c.Sequence }, slices.All)
-			if err != nil {
-				return nil, err
-			}
-			if next != nil && len(p.results(*next)) > 0 {
-				messages = append(slices.Clip(messages), *next)
-			}
-		}
-	}
-	return messages, nil
 }
 
 // begin returns the sequence with which the group of a message begins, and that of the message, or of the call if it is a result.
@@ -98,32 +76,7 @@ func (p *path) begin(ctx context.Context, m repo.Message) (begin, at int64, err 
 		}
 		together = (together || begin == before.Sequence) && len(p.calls(before)) > 0
 	}
-	if begin == none || found {
-		return begin, at, nil
-	}
-	isBefore := func(c repo.Message) bool { return c.Sequence < m.Sequence && makes(c) }
-	call, err := p.first(ctx, results[0], isBefore, slices.Backward)
-	if err != nil || call == nil {
-		return begin, at, err
-	}
-	return p.begin(ctx, *call)
-}
-
-// first returns the first message with a call's id that is in the transcript, of those that are looked for.
-func (p *path) first(ctx context.Context, call string, is func(repo.Message) bool,
-	in func([]repo.Message) iter.Seq2[int, repo.Message],
-) (*repo.Message, error) {
-	all, err := p.sessions.MessagesOfCall(ctx, p.sessionID, call)
-	for _, m := range in(all) {
-		if !is(m) {
-			continue
-		}
-		at, err := p.between(ctx, m.Sequence, m.Sequence)
-		if err != nil || len(at) > 0 && at[0].ID == m.ID {
-			return &m, err
-		}
-	}
-	return nil, err
+	return begin, at, nil
 }
 
 // back yields the messages of the transcript from one with a sequence on backwards, 1,000 at most. It yields none if there is

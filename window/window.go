@@ -25,7 +25,7 @@ type Options struct {
 	Estimate func(repo.Message) int64
 	// Calls returns the ids of the calls that a message of the assistant makes, or whose results another one has; of these
 	// nothing stands for the CallID. Without results for all of them the message is left out. A pin, or a result that comes late,
-	// finds a call that is one of the 1,000 messages before the result, and a result likewise; with a CallID any. Nil: the CallID.
+	// finds a call that is one of the 1,000 messages before the result. Nil: the CallID.
 	Calls func(repo.Message) []string
 	// Head is the sequence of the message with which the prompt ends, on whatever branch; not for Compact. Another branch than the
 	// transcript costs Read the whole session. Nil: the transcript's last one.
@@ -61,7 +61,6 @@ type Window struct {
 type Reader interface {
 	Read(ctx context.Context, read repo.ReadSessions) (repo.Snapshot, error)
 	Message(ctx context.Context, sessionID, id repo.ID) (repo.Message, error)
-	MessagesOfCall(ctx context.Context, sessionID repo.ID, callID string) ([]repo.Message, error)
 }
 
 // Read returns what goes into the next prompt of a session. It reads what it returns, and little more, however long the
@@ -205,8 +204,11 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 	h.found, h.cut = found.Messages, found.Cut
 	if h.cut || h.summary != nil {
 		late, newest := o.late(h.found, covered)
-		for i, id := range late {
-			with, err := path.pinned(ctx, id)
+		for i, m := range late {
+			if (group{messages: h.late}).has(m) {
+				continue
+			}
+			with, err := path.pinned(ctx, m.ID)
 			if err != nil {
 				return h, err
 			}
@@ -234,21 +236,18 @@ func ascending(messages []repo.Message) []repo.Message {
 }
 
 // late returns the results that came since the assistant has last done anything, of calls that are not among the messages that
-// no summary covers, the newest first, and how many of them nothing else follows.
-func (o Options) late(messages []repo.Message, covered int64) (late []repo.ID, newest int) {
+// no summary covers, the newest first, 16 at most, and how many of them nothing else follows.
+func (o Options) late(messages []repo.Message, covered int64) (late []repo.Message, newest int) {
 	isOld := func(m repo.Message) bool { return isInstruction(m) || m.Sequence <= covered }
 	groups := o.groups(slices.DeleteFunc(slices.Clone(messages), isOld))
-	for i, g := range slices.Backward(groups) {
-		m := g.messages[0]
-		switch {
-		case m.Role == repo.RoleAssistant:
-			return late, newest
-		case !o.isLoose(g):
+	for i := len(groups) - 1; i >= 0 && len(late) < 16 && groups[i].messages[0].Role != repo.RoleAssistant; i-- {
+		if !o.isLoose(groups[i]) {
 			continue
-		case newest == len(groups)-1-i:
+		}
+		if newest == len(groups)-1-i {
 			newest++
 		}
-		late = append(late, m.ID)
+		late = append(late, groups[i].messages[0])
 	}
 	return late, newest
 }
