@@ -17,8 +17,11 @@ const (
 	RoleTool      Role = "tool"
 )
 
-// The kinds that package window knows: of a message that stands for others, and of the assistant's reasoning.
-const KindSummary, KindReasoning = "summary", "reasoning"
+// KindSummary is of a message that stands for others: see package window.
+const KindSummary = "summary"
+
+// KindReasoning is of what the assistant thinks before it does something: see package window.
+const KindReasoning = "reasoning"
 
 // Message is one message of a session. It never changes once it is stored.
 type Message struct {

@@ -29,7 +29,7 @@ func blocksOf(prompt []repo.Message) (blocks []block) {
 			role = "system"
 		}
 		needs, is := "", false
-		for _, field := range strings.Fields(string(m.Payload)) {
+		for field := range strings.FieldsSeq(string(m.Payload)) {
 			name, id, _ := strings.Cut(field, ":")
 			switch name {
 			case "needs":
@@ -47,7 +47,7 @@ func blocksOf(prompt []repo.Message) (blocks []block) {
 		if !is && m.Role != repo.RoleTool && (m.Content != "" || m.Role == repo.RoleUser) {
 			blocks = append(blocks, block{role: role, kind: "text", needs: needs})
 		}
-		for _, field := range strings.Fields(string(m.Payload)) {
+		for field := range strings.FieldsSeq(string(m.Payload)) {
 			switch name, id, _ := strings.Cut(field, ":"); name {
 			case "call", "signed":
 				blocks = append(blocks, block{role: role, kind: "call", id: id, needs: needs, signed: name == "signed"})

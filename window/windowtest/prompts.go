@@ -125,7 +125,7 @@ func (c *conversation) sync(head int64) {
 	}
 	for _, m := range read.Sessions[0].Messages {
 		s := spoken{Message: m}
-		for _, field := range strings.Fields(string(m.Payload)) {
+		for field := range strings.FieldsSeq(string(m.Payload)) {
 			switch name, id, _ := strings.Cut(field, ":"); name {
 			case "call", "signed":
 				s.calls = append(s.calls, id)
@@ -305,7 +305,7 @@ func namesOf(m repo.Message) (ids []string) {
 	if len(m.Payload) < 6 {
 		return nil
 	}
-	for _, field := range strings.Fields(string(m.Payload)) {
+	for field := range strings.FieldsSeq(string(m.Payload)) {
 		if name, id, _ := strings.Cut(field, ":"); name == "call" || name == "signed" || name == "result" {
 			ids = append(ids, id)
 		}
