@@ -136,7 +136,7 @@ func (o Options) fit(h history) (w Window, err error) {
 		add(*h.summary)
 	}
 	for _, m := range dropped {
-		if m.Sequence >= w.From {
+		if !w.Cut || m.Sequence >= w.From {
 			w.Dropped = append(w.Dropped, m)
 		}
 	}

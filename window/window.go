@@ -49,7 +49,7 @@ type Window struct {
 	// it, which no summary covers, were left out.
 	From int64
 	Cut  bool
-	// Dropped are the messages from From on that were left out: calls without a result that other messages follow, results
+	// Dropped are the messages, from From on if Cut, that were left out: calls without a result that other messages follow, results
 	// without a call, and those after the first one of a call, and reasoning that nothing follows.
 	Dropped []repo.Message
 	// Unpinned are the pins that are not there: the transcript does not have them, or they do not fit beside what has to be, and

@@ -396,6 +396,7 @@ type needs struct {
 	all      []spoken // at most: with what belongs to them
 	question *spoken
 	results  []spoken // that the assistant has not seen
+	covered  int64    // the last message that a summary covers
 }
 
 func (n needs) sum(o window.Options) (tokens int64, messages int) {
@@ -443,7 +444,7 @@ func (c *conversation) needs() (n needs) {
 			n.question = &c.path[i]
 		}
 	}
-	if n.question != nil && n.question.Sequence <= covered {
+	if n.covered = covered; n.question != nil && n.question.Sequence <= covered {
 		n.question = nil
 	}
 	units := map[int]bool{}
@@ -537,6 +538,17 @@ func (c *conversation) check(w window.Window, o window.Options, n needs) {
 	for _, s := range c.path {
 		if isInstruction := s.Role == repo.RoleSystem || s.Role == repo.RoleDeveloper; isInstruction && s.Kind != repo.KindSummary && !there[s.Sequence] {
 			c.fail(w, "the instruction %d is missing", s.Sequence)
+		}
+	}
+	for _, m := range w.Dropped {
+		if there[m.Sequence] || m.Role != repo.RoleTool && m.Kind != repo.KindReasoning && len(namesOf(m)) == 0 {
+			c.fail(w, "%d was left out", m.Sequence)
+		}
+		there[m.Sequence] = true
+	}
+	for _, s := range c.path {
+		if !w.Cut && s.Sequence > n.covered && s.Kind != repo.KindSummary && !there[s.Sequence] {
+			c.fail(w, "nothing was cut, but %d is missing", s.Sequence)
 		}
 	}
 	if w.Cut {
