@@ -132,6 +132,7 @@ func (p *path) window(ctx context.Context, h history) (Window, error) {
 
 func (o *Options) check() error {
 	o.Messages = cmp.Or(o.Messages, maxMessages)
+	o.Estimate, o.Calls = once(o.Estimate), once(o.Calls)
 	switch {
 	case o.Tokens < 1:
 		return &repo.InvalidError{Field: "options.Tokens", Reason: "is below 1"}
@@ -141,6 +142,22 @@ func (o *Options) check() error {
 		return &repo.InvalidError{Field: "options.Pins", Reason: "has more than 100"}
 	}
 	return nil
+}
+
+// once asks once of each stored message.
+func once[T any](ask func(repo.Message) T) func(repo.Message) T {
+	if ask == nil {
+		return nil
+	}
+	known := map[repo.ID]T{}
+	return func(m repo.Message) T {
+		answer, is := known[m.ID]
+		if !is || m.ID.IsZero() {
+			answer = ask(m)
+			known[m.ID] = answer
+		}
+		return answer
+	}
 }
 
 func (o Options) estimate(m repo.Message) int64 {
