@@ -169,7 +169,8 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 		if !o.isLoose(g) { // or it is not given to be summarized
 			room -= o.tokensOf(g)
 		}
-		stays := g.end() >= spoke || asked != none && g.end() >= asked || g.isUnderWay() && g.begin() >= fits
+		begun := i == len(groups)-1 && isReasoning(g.messages[len(g.messages)-1]) // a step
+		stays := begun || g.end() >= spoke || asked != none && g.end() >= asked || g.isUnderWay() && g.begin() >= fits
 		if stays || room < 0 && i > 0 {
 			end = i
 			break
@@ -223,7 +224,7 @@ func (h history) fits() int64 {
 // others are the messages that do not always stay, and that no summary covers.
 func (h history) others(covered int64) (others []repo.Message) {
 	for _, m := range h.messages {
-		if !isInstruction(m) && m.Sequence > covered && m.Kind != repo.KindSummary {
+		if m.Sequence > covered && (!isInstruction(m) || m.Kind == repo.KindSummary) {
 			others = append(others, m)
 		}
 	}

@@ -34,9 +34,7 @@ func (h history) with(pins [][]repo.Message) history {
 	h.messages = nil
 	h.stays = func(m repo.Message) bool { return isInstruction(m) || stay[m.Sequence] }
 	for _, m := range ascending(all) {
-		switch {
-		case m.Kind == repo.KindSummary: // those that are older, too
-		case h.stays(m) || m.Sequence > covered:
+		if h.stays(m) || m.Sequence > covered {
 			h.messages = append(h.messages, m)
 		}
 	}
@@ -59,14 +57,15 @@ func (h history) covered() int64 {
 // were not read.
 func (h history) first() []repo.Message {
 	at := slices.IndexFunc(h.messages, func(m repo.Message) bool { return !h.stays(m) })
-	if !h.cut || at < 0 || at > 0 && h.messages[at-1].Sequence == h.messages[at].Follows {
+	if !h.cut || at < 0 || at > 0 && h.messages[at-1].Sequence == h.messages[at].Follows && h.messages[at-1].Kind != repo.KindSummary {
 		return nil
 	}
-	end := at
-	for end < len(h.messages) && h.messages[end].Role == repo.RoleAssistant && (end == at || h.messages[end].Follows == h.messages[end-1].Sequence) {
-		end++
+	for i, m := range h.messages[at:] {
+		if m.Role != repo.RoleAssistant && m.Kind != repo.KindSummary || i > 0 && m.Follows != h.messages[at+i-1].Sequence {
+			return h.messages[at : at+i]
+		}
 	}
-	return h.messages[at:end]
+	return h.messages[at:]
 }
 
 // What has to fit beside what always stays, and the sequence of no question.

@@ -71,10 +71,10 @@ func (o Options) isLoose(g group) bool {
 	return first.Role == repo.RoleTool || len(o.results(first)) > 0 || !slices.ContainsFunc(g.messages, func(m repo.Message) bool { return !isReasoning(m) })
 }
 
-// continues reports whether a message belongs to what the assistant did in the one before it.
+// continues reports whether a message that directly follows another one belongs to what the assistant did in that.
 func (o Options) continues(g group, before, m repo.Message) bool {
 	switch {
-	case m.Role != repo.RoleAssistant || m.Follows != before.Sequence:
+	case m.Role != repo.RoleAssistant:
 		return false
 	case isReasoning(g.messages[0]):
 		return !isReasoning(m) || isReasoning(before)
@@ -84,7 +84,8 @@ func (o Options) continues(g group, before, m repo.Message) bool {
 
 // groups joins calls and their results, and the messages of a step. Messages with calls of which each follows the one
 // before made them together. The result of a call is the first one with its id, before another call has the same. It follows the
-// calls of its group, also if it was stored after other messages; results are in the order in which they were stored.
+// calls of its group, also if it was stored after other messages; results are in the order in which they were stored. Summaries,
+// which come at any time, are in no group.
 func (o Options) groups(messages []repo.Message) []group {
 	type call struct {
 		group    int
@@ -93,7 +94,17 @@ func (o Options) groups(messages []repo.Message) []group {
 	var groups []group
 	open := map[string]call{} // the calls that have no result yet
 	together := none          // the group to which what the assistant does next may belong
-	for i, m := range messages {
+	follows := map[int64]int64{}
+	var before repo.Message
+	for _, m := range messages {
+		direct := m.Follows
+		if of, is := follows[direct]; is {
+			direct = of
+		}
+		if m.Kind == repo.KindSummary {
+			follows[m.Sequence] = direct
+			continue
+		}
 		at := together
 		isOpen := func(id string) bool {
 			c, is := open[id]
@@ -115,7 +126,7 @@ func (o Options) groups(messages []repo.Message) []group {
 			}
 			at = none
 		}
-		if at == none || !o.continues(groups[at], messages[i-1], m) || slices.ContainsFunc(calls, isOpen) {
+		if at == none || direct != before.Sequence || !o.continues(groups[at], before, m) || slices.ContainsFunc(calls, isOpen) {
 			at = len(groups)
 			groups = append(groups, group{of: map[int64]int64{}, without: map[int64]int{}})
 		}
@@ -127,7 +138,7 @@ func (o Options) groups(messages []repo.Message) []group {
 				g.without[m.Sequence]++
 			}
 		}
-		if m.Role == repo.RoleAssistant {
+		if before = m; m.Role == repo.RoleAssistant {
 			together = at
 		}
 	}

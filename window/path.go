@@ -38,7 +38,10 @@ func (p *path) pinned(ctx context.Context, id repo.ID) ([]repo.Message, error) {
 		groups := p.groups(ascending(append(slices.Clip(found), m)))
 		g := groups[slices.IndexFunc(groups, func(g group) bool { return g.has(m) })]
 		if page == maxMessages || !g.isUnderWay() && !g.has(found[len(found)-1]) {
-			return g.messages, nil
+			between := func(of repo.Message) bool {
+				return !g.has(of) && (of.Kind != repo.KindSummary || of.Sequence > g.end())
+			}
+			return append(slices.DeleteFunc(found, between), m), nil // with the summaries that are in between
 		}
 	}
 }
@@ -57,6 +60,8 @@ func (p *path) begin(ctx context.Context, m repo.Message) (begin, at int64, err 
 		switch {
 		case err != nil || begin == none && before.ID != m.ID:
 			return none, none, err
+		case before.Kind == repo.KindSummary:
+			continue
 		case begin == none:
 			if begin = at; !found {
 				continue

@@ -18,7 +18,7 @@ import (
 // results. Nothing is summarized twice.
 func Prompts(t *testing.T, store repo.Store, count int) {
 	t.Helper()
-	var all tally
+	all := tally{count: count}
 	for seed := uint64(0); all.prompts < count && !t.Failed(); seed++ {
 		c := newConversation(t, store, seed, &all)
 		rounds, each := 20+c.r.IntN(60), 1
@@ -43,6 +43,8 @@ func Prompts(t *testing.T, store repo.Store, count int) {
 }
 
 type tally struct {
+	count int // how many prompts are to be read
+
 	conversations, prompts, summaries, cut, tooLarge, naive int
 }
 
@@ -134,6 +136,9 @@ func (c *conversation) sync(head int64) {
 			}
 		}
 		before := c.known[m.Follows]
+		for before.Kind == repo.KindSummary { // it may have come in between
+			before = c.known[before.Follows]
+		}
 		if s.unit = before.unit; m.Role != repo.RoleAssistant || before.Role != repo.RoleAssistant || m.Kind == repo.KindReasoning && before.Kind != m.Kind {
 			c.unit++
 			s.unit = c.unit
@@ -259,10 +264,18 @@ func (c *conversation) step() {
 		messages = append(messages, m)
 	}
 	calls := c.think(messages...)
-	if c.append(nil, calls...); calls[len(calls)-1].Kind == repo.KindReasoning {
+	if c.r.IntN(4) == 0 { // one after the other
+		for _, m := range calls {
+			c.append(nil, m)
+			c.look()
+		}
+	} else {
+		c.append(nil, calls...)
+		c.look()
+	}
+	if calls[len(calls)-1].Kind == repo.KindReasoning {
 		return
 	}
-	c.look()
 	c.r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	var ready []string
 	for _, id := range ids {
@@ -349,8 +362,11 @@ func (c *conversation) look() {
 			c.sync(c.path[len(c.path)-1].Sequence)
 		}
 	}
-	needs := c.needs()
-	for range 6 {
+	needs, reads := c.needs(), 6
+	if c.all.count > 1_000_000 {
+		reads = 30
+	}
+	for range reads {
 		o := c.options()
 		w, err := window.Read(c.Context(), c.store.Sessions(), c.id, o)
 		if c.all.prompts++; err != nil {
@@ -489,7 +505,7 @@ func afterTo(metadata []byte) string {
 func show(messages []repo.Message) string {
 	var lines []string
 	for _, m := range messages {
-		lines = append(lines, fmt.Sprintf("%d<%d %s %s %s %s", m.Follows, m.Sequence, m.Role, m.Kind, m.CallID, m.Payload))
+		lines = append(lines, fmt.Sprintf("%d<%d %s %s %s %s%s", m.Follows, m.Sequence, m.Role, m.Kind, m.CallID, m.Payload, afterTo(m.Metadata)))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -79,9 +79,12 @@ func testStepsCompacted(t *testing.T, store repo.Store) {
 		if i%4 == 0 {
 			appendAll(t, store, id, said(repo.RoleUser, "question"))
 		}
-		addStep(t, store, id, i)
-		if _, err := window.Compact(t.Context(), store, id, o, short); err != nil {
-			t.Fatal(err)
+		n := fmt.Sprint(i)
+		for _, m := range []repo.NewMessage{thought("r"+n, 7), called(n, "c"+n), result(n, "o"+n)} {
+			appendAll(t, store, id, m)
+			if _, err := window.Compact(t.Context(), store, id, o, short); err != nil {
+				t.Fatal(err)
+			}
 		}
 		w := read(t, store, id, window.Options{Tokens: 5000})
 		if checkSteps(t, w.Messages); len(w.Dropped) > 0 || w.Tokens > 300 {
