@@ -18,7 +18,7 @@ import (
 // results. Nothing is summarized twice.
 func Prompts(t *testing.T, store repo.Store, count int) {
 	t.Helper()
-	all := tally{count: count}
+	all, said := tally{count: count}, 0
 	for seed := uint64(0); all.prompts < count && !t.Failed(); seed++ {
 		c := newConversation(t, store, seed, &all)
 		rounds, each := 20+c.r.IntN(60), 1
@@ -33,6 +33,10 @@ func Prompts(t *testing.T, store repo.Store, count int) {
 		}
 		if _, err := store.Sessions().Delete(t.Context(), c.id); err != nil {
 			t.Fatal(err)
+		}
+		if all.prompts/1_000_000 > said {
+			said++
+			t.Logf("%d prompts", all.prompts)
 		}
 	}
 	t.Logf("%d prompts and %d summaries in %d conversations: %d cut, %d that cannot fit; the last messages that fit would be refused %d times",
