@@ -64,8 +64,8 @@ type Reader interface {
 }
 
 // Read returns what goes into the next prompt of a session. It reads what it returns, and little more, however long the
-// session is, in one round trip unless there are pins, the user's last message is far behind, or options.Estimate finds
-// less than half of what the function Estimate does.
+// session is, in one round trip unless there are pins, the user's last message is far behind, a prompt that is cut begins with
+// the assistant, or options.Estimate finds less than half of what the function Estimate does.
 //
 // Errors: InvalidError for the options; LimitExceededError if the instructions have more than options.Tokens, of which docs/history.md
 // has the way out, or leave no room for the user's last message, if that is one of the last 1,000, and for the newest one,

@@ -18,7 +18,7 @@ import (
 // results. Nothing is summarized twice.
 func Prompts(t *testing.T, store repo.Store, count int) {
 	t.Helper()
-	all, said := tally{count: count}, 0
+	all, told := tally{count: count}, 0
 	for seed := uint64(0); all.prompts < count && !t.Failed(); seed++ {
 		c := newConversation(t, store, seed, &all)
 		rounds, each := 20+c.r.IntN(60), 1
@@ -34,8 +34,8 @@ func Prompts(t *testing.T, store repo.Store, count int) {
 		if _, err := store.Sessions().Delete(t.Context(), c.id); err != nil {
 			t.Fatal(err)
 		}
-		if all.prompts/1_000_000 > said {
-			said++
+		if all.prompts/1_000_000 > told {
+			told++
 			t.Logf("%d prompts", all.prompts)
 		}
 	}
