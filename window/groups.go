@@ -128,10 +128,12 @@ func (o Options) groups(messages []repo.Message) []group {
 		}
 		if at == none || direct != before.Sequence || !o.continues(groups[at], before, m) || slices.ContainsFunc(calls, isOpen) {
 			at = len(groups)
-			groups = append(groups, group{of: map[int64]int64{}, without: map[int64]int{}})
+			groups = append(groups, group{})
 		}
 		g := &groups[at]
-		g.messages = append(g.messages, m)
+		if g.messages = append(g.messages, m); len(calls) > 0 && g.of == nil {
+			g.of, g.without = map[int64]int64{}, map[int64]int{}
+		}
 		for _, id := range calls {
 			if !isOpen(id) {
 				open[id], g.of[m.Sequence] = call{at, m.Sequence}, m.Sequence
