@@ -78,6 +78,14 @@ const fixed = "instructions, and what else always stays; a turn with After -1 be
 func (o Options) fit(h history) (w Window, err error) {
 	all := o.groups(h.messages)
 	groups, dropped := o.whole(all, o.open(all), h.cut)
+	for _, m := range h.messages {
+		if m.Kind != repo.KindSummary {
+			continue
+		}
+		if _, is := rules.Covered(&m); !is {
+			dropped = append(dropped, m)
+		}
+	}
 	tokens, messages := o.Tokens, o.Messages
 	covered := h.covered()
 	if h.summary != nil {

@@ -50,7 +50,8 @@ type Window struct {
 	From int64
 	Cut  bool
 	// Dropped are the messages, from From on if Cut, that were left out: calls without a result that other messages follow, results
-	// without a call, and those after the first one of a call, and reasoning that nothing follows.
+	// without a call, and those after the first one of a call, reasoning that nothing follows, and summaries that do not say what they
+	// cover.
 	Dropped []repo.Message
 	// Unpinned are the pins that are not there: the transcript does not have them, or they do not fit beside what has to be, and
 	// the pins before them.
