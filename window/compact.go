@@ -249,9 +249,10 @@ func (o Options) tail(groups []group) int {
 	return begin
 }
 
-// add appends the summary, unless what it covers, or the summary before it, is not in the transcript any more.
+// add appends the summary, unless what it covers, or the summary before it, is not in the transcript any more. It was paid for, so that
+// this is tried three times.
 func (o Options) add(ctx context.Context, sessions repo.Sessions, sessionID repo.ID, covered []int64, summary repo.NewMessage) (bool, error) {
-	for {
+	for try := 1; ; {
 		last, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, Last: 1})
 		if err != nil || last.Sessions[0] == nil || len(last.Sessions[0].Messages) == 0 {
 			return false, err
@@ -264,8 +265,13 @@ func (o Options) add(ctx context.Context, sessions repo.Sessions, sessionID repo
 		}
 		head := last.Sessions[0].Messages[0].Sequence
 		_, err = sessions.AppendTurn(ctx, repo.Turn{SessionID: sessionID, Messages: []repo.NewMessage{summary}, Head: &head})
-		if _, moved := errors.AsType[*repo.SequenceConflictError](err); !moved {
+		_, moved := errors.AsType[*repo.SequenceConflictError](err)
+		again := errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrContention)
+		if !moved && (!again || try == 3) {
 			return err == nil, err
+		}
+		if again {
+			try++
 		}
 	}
 }

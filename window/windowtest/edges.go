@@ -246,6 +246,43 @@ func testCompactLong(t *testing.T, store repo.Store) {
 	}
 }
 
+// unsure has sessions whose answers to AppendTurn are lost: the first one before it is stored, the second one afterwards.
+type unsure struct {
+	repo.Sessions
+	turns int
+}
+
+func (u *unsure) AppendTurn(ctx context.Context, turn repo.Turn) (repo.AppendedTurn, error) {
+	switch u.turns++; u.turns {
+	case 1:
+		return repo.AppendedTurn{}, repo.ErrUnavailable
+	case 2:
+		_, err := u.Sessions.AppendTurn(ctx, turn)
+		return repo.AppendedTurn{}, errors.Join(repo.ErrUnknownOutcome, err)
+	}
+	return u.Sessions.AppendTurn(ctx, turn)
+}
+
+type unsureStore struct {
+	repo.Store
+	sessions *unsure
+}
+
+func (s unsureStore) Sessions() repo.Sessions { return s.sessions }
+
+// A summary that was paid for is not thrown away because of one lost answer.
+func testCompactUnsure(t *testing.T, store repo.Store) {
+	id, calls := newSession(t, store), 0
+	add(t, store, id, 90)
+	added, err := window.Compact(t.Context(), unsureStore{store, &unsure{Sessions: store.Sessions()}}, id, window.Options{Tokens: 1000}, func(context.Context, []repo.Message) (string, error) {
+		calls++
+		return "short", nil
+	})
+	if !added || err != nil || calls != 1 || len(all(t, store, id)) != 91 {
+		t.Errorf("%t, %v after %d calls: %d messages", added, err, calls, len(all(t, store, id)))
+	}
+}
+
 // What always stays is not counted: a session that has little room is not compacted at each turn.
 func testCompactLittleRoom(t *testing.T, store repo.Store) {
 	id, o := newSession(t, store), window.Options{Tokens: 1000}
