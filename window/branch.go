@@ -12,28 +12,18 @@ import (
 type branch struct {
 	Reader
 
-	session repo.Session
-	path    []*repo.Message // ascending
+	path []*repo.Message // ascending
 }
 
-// readBranch reads a session up to a message. It returns the reader itself if that is the last one of the transcript.
+// readBranch reads a session up to a message.
 func readBranch(ctx context.Context, sessions Reader, sessionID repo.ID, head int64) (Reader, error) {
-	read := repo.ReadSessions{IDs: []repo.ID{sessionID}, Last: 1, WithoutContent: true, WithoutPayload: true}
-	last, err := sessions.Read(ctx, read)
-	if err != nil || last.Sessions[0] == nil {
-		return sessions, err
-	}
-	shown := last.Sessions[0]
-	if len(shown.Messages) > 0 && shown.Messages[0].Sequence == head {
-		return sessions, nil
-	}
-	all, b := map[int64]*repo.Message{}, &branch{sessions, shown.Session, nil}
-	for read = (repo.ReadSessions{IDs: read.IDs, First: maxMessages, Branches: true}); read.From <= head; {
+	all, b := map[int64]*repo.Message{}, &branch{sessions, nil}
+	for read := (repo.ReadSessions{IDs: []repo.ID{sessionID}, First: maxMessages, Branches: true}); read.From <= head; {
 		page, err := sessions.Read(ctx, read)
-		if err != nil {
-			return nil, err
+		if err != nil || page.Sessions[0] == nil {
+			return sessions, err
 		}
-		if page.Sessions[0] == nil || len(page.Sessions[0].Messages) == 0 {
+		if len(page.Sessions[0].Messages) == 0 {
 			break
 		}
 		for _, m := range page.Sessions[0].Messages {
@@ -51,20 +41,17 @@ func readBranch(ctx context.Context, sessions Reader, sessionID repo.ID, head in
 }
 
 func (b *branch) Read(_ context.Context, read repo.ReadSessions) (repo.Snapshot, error) {
-	found := &repo.SessionSnapshot{Session: b.session}
-	selected := b.path
-	if read.Tokens > 0 {
-		selected, found.Cut = rules.Prompt(b.path, read)
-	} else {
-		selected = selected[max(0, slices.IndexFunc(selected, func(m *repo.Message) bool { return m.Sequence >= read.From })):]
-		if read.First > 0 && selected[0].Sequence < read.From {
-			selected = nil
+	found, selected := &repo.SessionSnapshot{}, b.path
+	switch {
+	case read.Tokens > 0:
+		selected, found.Cut = rules.Prompt(selected, read)
+	case read.Last > 0:
+		selected = selected[max(0, len(selected)-read.Last):]
+	default:
+		for len(selected) > 0 && selected[0].Sequence < read.From {
+			selected = selected[1:]
 		}
-		if read.Last > 0 {
-			selected = selected[max(0, len(selected)-read.Last):]
-		} else {
-			selected = selected[:min(read.First, len(selected))]
-		}
+		selected = selected[:min(read.First, len(selected))]
 	}
 	for _, m := range selected {
 		found.Messages = append(found.Messages, *m)

@@ -27,8 +27,8 @@ type Options struct {
 	// nothing stands for the CallID. Without results for all of them the message is left out. A pin, or a result that comes late,
 	// finds a call that is one of the 1,000 messages before the result. Nil: the CallID.
 	Calls func(repo.Message) []string
-	// Head is the sequence of the message with which the prompt ends, on whatever branch; not for Compact. Another branch than the
-	// transcript costs Read the whole session. Nil: the transcript's last one.
+	// Head is the sequence of the message with which the prompt ends, on whatever branch; not for Compact. Read then reads the whole
+	// session. Nil: the last one of the transcript.
 	Head *int64
 }
 

@@ -63,6 +63,9 @@ func testBranch(t *testing.T, store repo.Store) {
 			}
 		}
 	}
+	if _, err := window.Read(t.Context(), store.Sessions(), repo.NewID(), window.Options{Tokens: 1, Head: new(int64)}); !errors.Is(err, repo.ErrNotFound) {
+		t.Errorf("of no session: %v", err)
+	}
 	for _, head := range []int64{-1, 1000} {
 		o := window.Options{Tokens: 100, Head: &head}
 		_, err := window.Read(t.Context(), store.Sessions(), id, o)
