@@ -79,19 +79,17 @@ func testBranch(t *testing.T, store repo.Store) {
 }
 
 // aside appends an answer to a question while the session shows another branch, which stays the transcript: see docs/history.md.
-func aside(ctx context.Context, sessions repo.Sessions, turn repo.Turn, question, shown int64) (repo.AppendedTurn, error) {
-	for {
-		turn.After, turn.Head = &question, &shown
-		appended, err := sessions.AppendTurns(ctx, turn, repo.Turn{SessionID: turn.SessionID, ID: turn.ID + "/back", Existing: true, After: &shown})
-		if conflict, moved := errors.AsType[*repo.SequenceConflictError](err); moved && conflict.Kind == "head" {
-			shown = conflict.Next
-			continue
-		}
-		if err != nil {
-			return repo.AppendedTurn{}, err
-		}
-		return appended[0], nil
+func aside(ctx context.Context, sessions repo.Sessions, turn repo.Turn, question int64, err error) (repo.AppendedTurn, error) {
+	var conflict *repo.SequenceConflictError
+	var appended []repo.AppendedTurn
+	for errors.As(err, &conflict) {
+		turn.After, turn.Head = &question, &conflict.Next
+		appended, err = sessions.AppendTurns(ctx, turn, repo.Turn{SessionID: turn.SessionID, ID: turn.ID + "/back", Existing: true, After: &conflict.Next})
 	}
+	if err != nil {
+		return repo.AppendedTurn{}, err
+	}
+	return appended[0], nil
 }
 
 // An answer lands on the branch of its question, also if the user looks at another one by then, and can be found.
@@ -103,21 +101,20 @@ func testAside(t *testing.T, store repo.Store) {
 		t.Fatal(err)
 	}
 	answer := repo.Turn{SessionID: id, ID: "answer", Head: &question, Messages: []repo.NewMessage{said(repo.RoleAssistant, "a1")}}
-	_, err := window.AppendTurn(t.Context(), store.Sessions(), answer)
-	conflict, is := errors.AsType[*repo.SequenceConflictError](err)
-	if !is || conflict.Next != 3 {
-		t.Fatalf("%v", err)
+	_, refused := window.AppendTurn(t.Context(), store.Sessions(), answer)
+	if conflict, is := errors.AsType[*repo.SequenceConflictError](refused); !is || conflict.Next != 3 {
+		t.Fatalf("%v", refused)
 	}
 	if w := read(t, store, id, window.Options{Tokens: 1000, Head: &question}); contents(w.Messages) != "q0 a0 q1" {
 		t.Errorf("the prompt of the answer is %s", contents(w.Messages))
 	}
 	appendAll(t, store, id, said(repo.RoleAssistant, "a-edited")) // since the conflict
-	appended, err := aside(t.Context(), store.Sessions(), answer, question, conflict.Next)
+	appended, err := aside(t.Context(), store.Sessions(), answer, question, refused)
 	if err != nil || appended.Messages[0].Follows != question {
 		t.Fatalf("%+v, %v", appended, err)
 	}
 	appendAll(t, store, id, said(repo.RoleUser, "q2"))
-	again, err := aside(t.Context(), store.Sessions(), answer, question, conflict.Next)
+	again, err := aside(t.Context(), store.Sessions(), answer, question, refused)
 	if err != nil || !again.Repeated {
 		t.Errorf("%+v, %v", again, err)
 	}
