@@ -29,8 +29,7 @@ type NewLease struct {
 	// TTL is how long the lease lasts if it is not renewed, from MinLeaseTTL to MaxLeaseTTL. Zero: 5 minutes.
 	TTL time.Duration
 	// Slots is how many owners may hold the lease at once, at most 1,000; everybody must give the same number. Above 1 the lease
-	// that is acquired is one of as many: its name is Key's with "#1", "#2" and so on behind it. Not for the kinds whose names are
-	// ids. Zero: 1.
+	// that is acquired is one of as many: its name is Key's with "#1", "#2", … behind it. Not for kinds whose names are ids. Zero: 1.
 	Slots int
 	// Wait waits until the lease is free, also while the database cannot be reached. In a process, who came first gets it first.
 	Wait bool
@@ -41,8 +40,7 @@ type Lease struct {
 	Key   LeaseKey
 	Owner string
 	// Fence is larger than that of every earlier lease of this key (docs/leases.md has the one exception). Turn, Cause and Progress
-	// take it: the session or plan of the key refuses the write if a later one was given. Another system should refuse one smaller
-	// than it has seen.
+	// take it: the session or plan of the key refuses the write if a later one was given. Other systems should refuse smaller ones.
 	Fence                 int64
 	AcquiredAt, ExpiresAt time.Time // by the database's clock
 	// Expired: ExpiresAt had passed, by that clock, when the lease was read. Nobody holds it then.

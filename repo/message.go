@@ -20,6 +20,9 @@ const (
 // KindSummary is of a message that stands for others: see package window.
 const KindSummary = "summary"
 
+// KindReasoning is of what the assistant thinks before it does something: see package window.
+const KindReasoning = "reasoning"
+
 // Message is one message of a session. It never changes once it is stored.
 type Message struct {
 	SessionID, ID ID
@@ -48,8 +51,7 @@ type NewMessage struct {
 	Payload  []byte          // at most MaxPayloadBytes; optional
 	Kind     string          // at most MaxNameBytes; optional
 	CallID   string          // at most 1,024 bytes; optional: see Sessions.MessagesOfCall
-	// Tokens were counted by Counter, a name of at most MaxNameBytes. Zero: Options.CountTokens counts, if set. A repetition may
-	// have others.
+	// Tokens were counted by Counter, of at most MaxNameBytes. Zero: Options.CountTokens counts, if set. A repetition may differ.
 	Tokens     int64
 	Counter    string
 	OccurredAt time.Time // in the years 1 to 9999; optional, and does not affect the order

@@ -46,8 +46,7 @@ type Sessions interface {
 	Create(ctx context.Context, session NewSession) (Session, error)
 	// Get returns the session.
 	Get(ctx context.Context, id ID) (Session, error)
-	// Find returns the id of the session with this key. It may be that of a deleted one until an operation says so: see
-	// adapter.ByKey.
+	// Find returns the id of the session with this key, perhaps of a deleted one until an operation says so: see adapter.ByKey.
 	Find(ctx context.Context, key SessionKey) (ID, error)
 	// Read returns sessions with some of their messages, and states, as they were at one moment. Beyond 16 MiB of content, metadata
 	// and payload messages are left out, session by session, in the order of the ids (SessionSnapshot.Cut); one at least is
@@ -57,8 +56,7 @@ type Sessions interface {
 	// one that was last active first, by UpdatedAt, then ID. Of a minute in which more than 5,000 of them were, the order may be
 	// that of their first activity in it. Pages by activity have a session at most once.
 	List(ctx context.Context, filter SessionFilter, page Page) (List[Session], error)
-	// Namespaces returns one page of the namespaces that have sessions, in the order of the store, in a time that does not grow with
-	// the sessions.
+	// Namespaces returns one page of the namespaces that have sessions, in the store's order, in a time that grows with no session.
 	Namespaces(ctx context.Context, page Page) (List[string], error)
 	// Update changes the fields that are set in update, and increases Version by one. It leaves UpdatedAt. Errors:
 	// VersionConflictError; LimitExceededError if the new budget is below the cost so far.

@@ -79,8 +79,7 @@ type NewUsage struct {
 // SessionFilter selects the sessions of a list, and their order.
 type SessionFilter struct {
 	Namespace string // empty: DefaultNamespace
-	// Owner selects the sessions of one owner, AnyOwner those of all and of none. One of them is required: an empty name is not
-	// everybody.
+	// Owner selects the sessions of one owner, AnyOwner those of all and of none. One is required: an empty name is not everybody.
 	Owner    string
 	AnyOwner bool
 	Actor    string // empty: any

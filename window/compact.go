@@ -14,8 +14,9 @@ import (
 // A session is compacted when its prompt has more than four fifths of the budget, down to two fifths, so that it is done rarely.
 const trigger, target = 0.8, 0.4
 
-// Compact has summarize write a summary if the prompt of a session has more than 80 % of options.Tokens: of what comes
-// after the last summary, with that one first, except for the newest messages, which have 40 % at most. The summary is a
+// Compact has summarize write a summary if the prompt of a session has more than 80 % of what options.Tokens leaves beside
+// instructions and pins: of what comes after the last summary, with that one first, except for the newest messages, which have
+// 40 % at most. What summarize is given can be a prompt itself. The summary is a
 // message of its own (repo.KindSummary), and what it covers stays as it is. Compact returns whether it has added one. If
 // there is more than fits into options.Tokens, it adds one after the other.
 //
@@ -28,84 +29,107 @@ const trigger, target = 0.8, 0.4
 // caller's process dies, the next call begins again where the last summary ends. If the session is rewound meanwhile to a
 // message that the summary covers, none is added. One that is rewound later to before the summary does without it.
 //
-// Errors: those of Read and repo.Hold, also if no summary can help; what summarize returns; LimitExceededError if its
-// summary has more than 40 %; the cause of the end of the lease.
+// Errors: those of Read and repo.Hold, also if no summary can help; what summarize returns; the cause of the end of the lease;
+// LimitExceededError if the summary has more than 40 %, and InvalidError if it is empty or no text. After these two the lease
+// is kept for an hour, so that not every turn pays for such a summary; release it to try again.
 func Compact(ctx context.Context, store repo.Store, sessionID repo.ID, options Options,
 	summarize func(ctx context.Context, messages []repo.Message) (summary string, err error),
 ) (added bool, err error) {
-	if err := options.check(); err != nil {
-		return false, err
+	if err := options.check(); err != nil || options.Head != nil {
+		return false, cmp.Or(err, error(&repo.InvalidError{Field: "options.Head", Reason: "is set"}))
 	}
-	if due, err := options.due(ctx, store.Sessions(), sessionID); !due {
+	if _, due, err := options.due(ctx, store.Sessions(), sessionID); !due {
 		return false, err
 	}
 	key := repo.LeaseKey{Kind: "compact", Name: sessionID.String()}
-	held, err := repo.Hold(ctx, store, repo.NewLease{Key: key, Owner: repo.NewID().String()})
+	holding, stop := context.WithCancel(ctx)
+	defer stop()
+	held, err := repo.Hold(holding, store, repo.NewLease{Key: key, Owner: repo.NewID().String()})
 	if _, taken := errors.AsType[*repo.LeaseConflictError](err); taken {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
+	useless := false
 	defer func() {
-		if e := held.Release(context.WithoutCancel(ctx)); err == nil && e != nil {
+		if useless {
+			stop()
+			_, _ = store.Leases().Renew(context.WithoutCancel(ctx), held.Lease(), repo.MaxLeaseTTL)
+		} else if e := held.Release(context.WithoutCancel(ctx)); err == nil && e != nil {
 			err = e
 		}
 	}()
-	for {
-		more, err := options.compact(held.Context(), store.Sessions(), sessionID, summarize) //nolint:contextcheck // it is a child of ctx
-		if err != nil || !more {
-			return added, err
-		}
-		added = true
+	for more := true; more; added = added || more {
+		more, useless, err = options.compact(held.Context(), store.Sessions(), sessionID, summarize) //nolint:contextcheck // it is a child of ctx
 	}
+	return added, err
 }
 
-// due reports whether the prompt is above the trigger, perhaps with the error that it does not fit.
-func (o Options) due(ctx context.Context, sessions Reader, sessionID repo.ID) (bool, error) {
+// due reports whether the prompt is above the trigger, perhaps with the error that it does not fit. It returns the pins that fit.
+func (o Options) due(ctx context.Context, sessions Reader, sessionID repo.ID) (pins []repo.ID, due bool, err error) {
 	w, err := Read(ctx, sessions, sessionID, o)
 	if full, is := errors.AsType[*repo.LimitExceededError](err); is && (full.Kind == tooLarge || full.Kind == tooMany) {
-		return true, err
+		return nil, true, err
 	}
-	return w.Cut || float64(w.Tokens) > trigger*float64(o.Tokens), err
+	fixed := o.fixed(w.Messages)
+	pins = slices.DeleteFunc(slices.Clone(o.Pins), func(id repo.ID) bool { return slices.Contains(w.Unpinned, id) })
+	return pins, w.Cut || float64(w.Tokens-fixed) > trigger*float64(o.Tokens-fixed), err
 }
 
-// compact adds one summary, of the oldest messages that none covers. It reports whether it has.
+// fixed returns how many tokens the instructions and the pins have.
+func (o Options) fixed(messages []repo.Message) (tokens int64) {
+	for _, m := range messages {
+		if isInstruction(m) && m.Kind != repo.KindSummary || slices.Contains(o.Pins, m.ID) {
+			tokens += o.estimate(m)
+		}
+	}
+	return tokens
+}
+
+// compact adds one summary, of the oldest messages that none covers. It reports whether it has, and whether it has one that
+// is useless.
 func (o Options) compact(ctx context.Context, sessions repo.Sessions, sessionID repo.ID,
 	summarize func(context.Context, []repo.Message) (string, error),
-) (bool, error) {
-	due, full := o.due(ctx, sessions, sessionID)
+) (more, useless bool, err error) {
+	pins, due, full := o.due(ctx, sessions, sessionID)
 	if !due {
-		return false, full
+		return false, false, full
 	}
+	o.Pins = pins
 	part, err := o.oldest(ctx, sessions, sessionID)
 	if err != nil || len(part.messages) == 0 {
-		return false, cmp.Or(err, full)
+		return false, false, cmp.Or(err, full)
 	}
 	text, err := summarize(ctx, part.messages)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	var c cover
 	c.Summary.From, c.Summary.To, c.Summary.Tokens = part.from, part.to, part.tokens
 	metadata, err := json.Marshal(c)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	size := o.estimate(repo.Message{Role: repo.RoleSystem, Kind: repo.KindSummary, Content: text, Metadata: metadata})
-	if limit := int64(target * float64(o.Tokens)); size > limit {
-		return false, &repo.LimitExceededError{Kind: "tokens of a summary", Limit: limit}
+	switch {
+	case text == "":
+		return false, true, &repo.InvalidError{Field: "summary", Reason: "is empty"}
+	case size > part.most:
+		return false, true, &repo.LimitExceededError{Kind: "tokens of a summary", Limit: part.most}
 	}
 	summary := repo.NewMessage{ID: repo.NewID(), Role: repo.RoleSystem, Kind: repo.KindSummary, Content: text, Metadata: metadata}
-	return o.add(ctx, sessions, sessionID, []int64{part.messages[0].Sequence, part.to}, summary)
+	more, err = o.add(ctx, sessions, sessionID, []int64{part.messages[0].Sequence, part.to}, summary)
+	return more, errors.Is(err, repo.ErrInvalid), err
 }
 
 // part is what a summary is to cover.
 type part struct {
-	// messages has the last summary first, if there is one.
+	// messages has the last summary first, if there is one, and nothing that a provider refuses.
 	messages []repo.Message
 	from, to int64
 	tokens   int64
+	most     int64 // what the summary may have
 }
 
 // oldest returns the messages that come after the last summary, as many as fit into the budget, without what stays: see
@@ -115,11 +139,13 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 	if err != nil {
 		return p, err
 	}
+	h = h.with(h.pins)
+	o.Tokens -= o.fixed(h.messages)
 	covered, room, next, full := h.covered(), o.Tokens, int64(math.MaxInt64), false
 	if h.summary != nil {
 		p.messages, room = append(p.messages, *h.summary), room-o.estimate(*h.summary)
 	}
-	asked, fits := h.asked(), h.fits()
+	asked, fits := o.asked(h), h.fits()
 	if h.cut {
 		snapshot, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, From: covered + 1, First: maxMessages})
 		if err != nil || snapshot.Sessions[0] == nil {
@@ -130,32 +156,39 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 	}
 	groups := o.groups(h.others(covered))
 	if asked == none { // it may be the last one here
-		asked = h.asked()
+		asked = o.asked(h)
 	}
-	end, newest := len(groups), none
+	end, spoke := len(groups), int64(math.MaxInt64)
 	if !full {
 		end = o.tail(groups)
-		newest, _ = newestGroup(groups)
-	} else if end > 1 && groups[end-1].of != nil { // results may be on the next page
+		spoke, _ = o.spoke(groups)
+	} else if end > 1 && groups[end-1].messages[0].Role == repo.RoleAssistant { // it may go on on the next page
 		end--
 	}
 	for i, g := range groups[:end] {
-		room -= o.tokensOf(g)
-		stays := i == newest || asked != none && g.end() >= asked || g.isUnderWay() && g.begin() >= fits
+		if !o.isLoose(g) { // or it is not given to be summarized
+			room -= o.tokensOf(g)
+		}
+		begun := i == len(groups)-1 && isReasoning(g.messages[len(g.messages)-1]) // a step
+		stays := begun || g.end() >= spoke || asked != none && g.end() >= asked || g.isUnderWay() && g.begin() >= fits
 		if stays || room < 0 && i > 0 {
 			end = i
 			break
 		}
 	}
-	if end == 0 {
+	kept, _ := o.whole(groups[:end], none, true)
+	if len(kept) == 0 {
 		return part{}, nil
 	}
 	if end < len(groups) {
 		next = groups[end].begin()
 	}
-	p.from = groups[0].begin()
+	p.from, p.most = groups[0].begin(), int64(target*float64(o.Tokens))
+	for _, g := range kept {
+		p.messages = append(p.messages, g.messages...)
+	}
 	for _, g := range groups[:end] {
-		p.messages, p.tokens = append(p.messages, g.messages...), p.tokens+o.tokensOf(g)
+		p.tokens += o.tokensOf(g)
 		for _, m := range g.messages {
 			if m.Sequence < next { // results may come late
 				p.to = max(p.to, m.Sequence)
@@ -166,12 +199,12 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 }
 
 // asked returns the sequence of the user's last message, or none.
-func (h history) asked() int64 {
+func (o Options) asked(h history) int64 {
 	if h.question != nil {
 		return h.question.Sequence
 	}
 	for _, m := range slices.Backward(h.messages) {
-		if asks(m) {
+		if o.asks(m) {
 			return m.Sequence
 		}
 	}
@@ -191,7 +224,7 @@ func (h history) fits() int64 {
 // others are the messages that do not always stay, and that no summary covers.
 func (h history) others(covered int64) (others []repo.Message) {
 	for _, m := range h.messages {
-		if !isInstruction(m) && m.Sequence > covered && m.Kind != repo.KindSummary {
+		if m.Sequence > covered && (!isInstruction(m) || m.Kind == repo.KindSummary) {
 			others = append(others, m)
 		}
 	}
@@ -209,16 +242,17 @@ func (o Options) tail(groups []group) int {
 		}
 	}
 	for i := begin; i < len(groups); i++ {
-		if isUser(groups[i]) {
+		if o.isUser(groups[i]) {
 			return i
 		}
 	}
 	return begin
 }
 
-// add appends the summary, unless what it covers, or the summary before it, is not in the transcript any more.
+// add appends the summary, unless what it covers, or the summary before it, is not in the transcript any more. It was paid for, so that
+// this is tried three times.
 func (o Options) add(ctx context.Context, sessions repo.Sessions, sessionID repo.ID, covered []int64, summary repo.NewMessage) (bool, error) {
-	for {
+	for try := 1; ; {
 		last, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, Last: 1})
 		if err != nil || last.Sessions[0] == nil || len(last.Sessions[0].Messages) == 0 {
 			return false, err
@@ -231,8 +265,13 @@ func (o Options) add(ctx context.Context, sessions repo.Sessions, sessionID repo
 		}
 		head := last.Sessions[0].Messages[0].Sequence
 		_, err = sessions.AppendTurn(ctx, repo.Turn{SessionID: sessionID, Messages: []repo.NewMessage{summary}, Head: &head})
-		if _, moved := errors.AsType[*repo.SequenceConflictError](err); !moved {
+		_, moved := errors.AsType[*repo.SequenceConflictError](err)
+		again := errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrContention)
+		if !moved && (!again || try == 3) {
 			return err == nil, err
+		}
+		if again {
+			try++
 		}
 	}
 }

@@ -18,6 +18,30 @@ type history struct {
 	cut bool
 	// question is the user's last message, if it is one of those.
 	question *repo.Message
+	// found are the newest messages, and those that the store knows to stay. late are new results of calls that are far behind, with
+	// these, and pins has what belongs to each pin.
+	found, late []repo.Message
+	pins        [][]repo.Message
+}
+
+// with returns the history with these pins.
+func (h history) with(pins [][]repo.Message) history {
+	stay, covered := map[int64]bool{}, h.covered()
+	all := slices.Concat(h.found, h.late, slices.Concat(pins...))
+	for _, m := range all[len(h.found):] {
+		stay[m.Sequence] = true
+	}
+	h.messages = nil
+	h.stays = func(m repo.Message) bool { return isInstruction(m) || stay[m.Sequence] }
+	for _, m := range ascending(all) {
+		if h.stays(m) || m.Sequence > covered {
+			h.messages = append(h.messages, m)
+		}
+	}
+	if h.question != nil && stay[h.question.Sequence] {
+		h.question = nil
+	}
+	return h
 }
 
 // covered returns the last message that the summary covers.
@@ -29,12 +53,39 @@ func (h history) covered() int64 {
 	return to
 }
 
+// first returns the first messages that are there because they fit, if they may belong to a step that begins with others, which
+// were not read.
+func (h history) first() []repo.Message {
+	at := slices.IndexFunc(h.messages, func(m repo.Message) bool { return !h.stays(m) })
+	if !h.cut || at < 0 || at > 0 && h.messages[at-1].Sequence == h.messages[at].Follows && h.messages[at-1].Kind != repo.KindSummary {
+		return nil
+	}
+	for i, m := range h.messages[at:] {
+		if m.Role != repo.RoleAssistant && m.Kind != repo.KindSummary || i > 0 && m.Follows != h.messages[at+i-1].Sequence {
+			return h.messages[at : at+i]
+		}
+	}
+	return h.messages[at:]
+}
+
 // What has to fit beside what always stays, and the sequence of no question.
 const tooLarge, tooMany, none = "tokens of the newest messages", "newest messages", -1
 
+// fixed is what does not fit, and what to do.
+const fixed = "instructions, and what else always stays; a turn with After -1 begins the transcript again, with fewer"
+
 // fit chooses what goes into the prompt.
 func (o Options) fit(h history) (w Window, err error) {
-	groups, dropped := whole(o.groups(h.messages), h.cut)
+	all := o.groups(h.messages)
+	groups, dropped := o.whole(all, o.open(all), h.cut)
+	for _, m := range h.messages {
+		if m.Kind != repo.KindSummary {
+			continue
+		}
+		if _, is := rules.Covered(&m); !is {
+			dropped = append(dropped, m)
+		}
+	}
 	tokens, messages := o.Tokens, o.Messages
 	covered := h.covered()
 	if h.summary != nil {
@@ -42,11 +93,11 @@ func (o Options) fit(h history) (w Window, err error) {
 	}
 	var others []group
 	pinned := int64(none) // the user's last message that stays anyway
-	newest, last := newestGroup(groups)
+	spoke, last := o.spoke(groups)
 	for i := range groups {
-		isLate := i == newest && i != last
+		isLate := last != none && i != last && groups[i].end() >= spoke && !isInstruction(groups[i].messages[0])
 		if groups[i].stays = isLate || slices.ContainsFunc(groups[i].messages, h.stays); groups[i].stays {
-			if isUser(groups[i]) {
+			if o.isUser(groups[i]) {
 				pinned = groups[i].begin()
 			}
 			tokens, messages = tokens-o.tokensOf(groups[i]), messages-len(groups[i].messages)
@@ -55,10 +106,10 @@ func (o Options) fit(h history) (w Window, err error) {
 		}
 	}
 	if tokens < 0 {
-		return Window{}, &repo.LimitExceededError{Kind: "tokens of what always stays", Limit: o.Tokens}
+		return Window{}, &repo.LimitExceededError{Kind: "tokens of " + fixed, Limit: o.Tokens}
 	}
 	if o.Messages > 0 && messages < 0 {
-		return Window{}, &repo.LimitExceededError{Kind: "messages that always stay", Limit: int64(o.Messages)}
+		return Window{}, &repo.LimitExceededError{Kind: "messages, " + fixed, Limit: int64(o.Messages)}
 	}
 	begin, question, err := o.choose(others, h, pinned, tokens, messages)
 	if err != nil {
@@ -92,26 +143,29 @@ func (o Options) fit(h history) (w Window, err error) {
 		add(*h.summary)
 	}
 	for _, m := range dropped {
-		if m.Sequence >= w.From {
+		if !w.Cut || m.Sequence >= w.From {
 			w.Dropped = append(w.Dropped, m)
 		}
 	}
 	return w, nil
 }
 
-// newestGroup returns the group of the newest message, and the last one that has begun. They differ if that message is a
-// result which came late. None: there are only instructions.
-func newestGroup(groups []group) (newest, last int) {
-	newest, last = none, none
+// spoke returns the sequence of the last message that is no result: the groups that end there or later have what is new. It
+// also returns the last group that has begun. Those that end later have results which came late. None: there are only instructions.
+func (o Options) spoke(groups []group) (spoke int64, last int) {
+	spoke, last = none, none
 	for i, g := range groups {
-		if isInstruction(g.messages[0]) {
+		if isInstruction(g.messages[0]) || o.isLoose(g) {
 			continue
 		}
-		if last = i; newest == none || g.end() > groups[newest].end() {
-			newest = i
+		last = i
+		for _, m := range g.messages {
+			if o.rank(m) == 0 {
+				spoke = max(spoke, m.Sequence)
+			}
 		}
 	}
-	return newest, last
+	return spoke, last
 }
 
 // choose returns where those begin that go into the prompt, and the sequence of the user's last message, without which nobody could
@@ -124,13 +178,13 @@ func (o Options) choose(others []group, h history, pinned, tokens int64, message
 	case len(others) == 0: // they were too large to be read
 		return 0, none, &repo.LimitExceededError{Kind: tooLarge, Limit: o.Tokens}
 	}
-	begin = stable(others, begin)
+	begin = o.stable(others, begin)
 	skipped := 0
 	var asked group
 	if h.question != nil {
 		asked.messages = []repo.Message{*h.question}
 	} else {
-		for skipped = len(others); skipped > 0 && !isUser(others[skipped-1]); skipped-- {
+		for skipped = len(others); skipped > 0 && !o.isUser(others[skipped-1]); skipped-- {
 		}
 		if skipped == 0 || skipped > begin || others[skipped-1].begin() < pinned {
 			return begin, none, nil
@@ -139,7 +193,7 @@ func (o Options) choose(others []group, h history, pinned, tokens int64, message
 	}
 	rest := others[skipped:]
 	if begin, err = o.last(rest, tokens-o.tokensOf(asked), messages-len(asked.messages)); begin > 0 || h.question != nil {
-		begin = stable(rest, begin)
+		begin = o.stable(rest, begin)
 	}
 	return skipped + begin, asked.begin(), err
 }
@@ -170,22 +224,24 @@ func (o Options) tokensOf(g group) (sum int64) {
 	return sum
 }
 
-// whole leaves out results whose calls are not there, second ones, and, but in the last group, calls without a result:
-// a provider refuses them. Those in the last group are under way. What is missing because others were cut off is not
-// reported.
-func whole(groups []group, cut bool) (kept []group, dropped []repo.Message) {
-	last := len(groups) - 1
-	for last >= 0 && groups[last].loose() {
-		last--
+// open returns the group whose calls may be under way, the last one.
+func (o Options) open(groups []group) (last int) {
+	for last = len(groups) - 1; last >= 0 && o.isLoose(groups[last]); last-- {
 	}
+	return last
+}
+
+// whole leaves out what a provider refuses: see isLoose, and calls without a result, but of the group open. Results whose calls are
+// missing because others were cut off are not reported.
+func (o Options) whole(groups []group, open int, cut bool) (kept []group, dropped []repo.Message) {
 	for i, g := range groups {
 		switch {
-		case g.loose():
-			if !cut {
+		case o.isLoose(g):
+			if !cut || isReasoning(g.messages[0]) {
 				dropped = append(dropped, g.messages...)
 			}
-		case g.isUnderWay() && i < last:
-			answered, without := g.answered()
+		case g.isUnderWay() && i != open:
+			answered, without := o.answered(g)
 			dropped = append(dropped, without...)
 			if len(answered.messages) > 0 {
 				kept = append(kept, answered)
@@ -200,7 +256,7 @@ func whole(groups []group, cut bool) (kept []group, dropped []repo.Message) {
 // stable moves the begin of what is left of a history forwards to a place where it stays while messages are added: to the
 // sequence that is divisible by the largest power of two, in the first half of what fits. It then begins with the user's message
 // before that place, or with the one behind it, if there is one in the next quarter: some providers refuse others.
-func stable(groups []group, begin int) int {
+func (o Options) stable(groups []group, begin int) int {
 	if begin >= len(groups) {
 		return begin
 	}
@@ -211,19 +267,19 @@ func stable(groups []group, begin int) int {
 		at++
 	}
 	for before := at; before >= begin; before-- {
-		if isUser(groups[before]) {
+		if o.isUser(groups[before]) {
 			return before
 		}
 	}
 	for after := at; after < len(groups) && groups[after].begin() <= first+(last-first)*3/4; after++ {
-		if isUser(groups[after]) {
+		if o.isUser(groups[after]) {
 			return after
 		}
 	}
 	return at
 }
 
-func isUser(g group) bool { return asks(g.messages[0]) }
+func (o Options) isUser(g group) bool { return o.asks(g.messages[0]) }
 
 // roundest returns the number from low to high that is divisible by the largest power of two.
 func roundest(low, high int64) int64 {

@@ -6,11 +6,13 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// group is what is kept or left out as a whole: one message, or calls that were made together with their results.
+// group is what is kept or left out as a whole: one message, or calls that were made together, or a step, with their
+// results.
 type group struct {
 	messages []repo.Message
 	stays    bool
-	// of has the sequence of each call, and that of the call for a result, by their sequences. Nil: it has no calls.
+	// of has, by the sequences of messages with calls or results, which of them belong together: a message with calls has its
+	// own sequence, or that of another one if a result is of both.
 	of map[int64]int64
 	// without has how many results are missing of those calls that lack some.
 	without map[int64]int
@@ -26,25 +28,64 @@ func (g group) end() (last int64) {
 	return last
 }
 
-// loose reports whether it is a result of no call, or one more of a call that has its result.
-func (g group) loose() bool { return g.of == nil && isResult(g.messages[0]) }
+func (g group) has(m repo.Message) bool {
+	return slices.ContainsFunc(g.messages, func(of repo.Message) bool { return of.Sequence == m.Sequence })
+}
 
 // calls returns the ids of the calls that a message makes.
 func (o Options) calls(m repo.Message) []string {
-	switch {
-	case o.Calls != nil:
-		return o.Calls(m)
-	case m.CallID != "" && m.Role == repo.RoleAssistant:
-		return []string{m.CallID}
+	if m.Role != repo.RoleAssistant {
+		return nil
 	}
-	return nil
+	return o.ids(m)
 }
 
-func isResult(m repo.Message) bool { return m.CallID != "" && m.Role != repo.RoleAssistant }
+// results returns the ids of the calls whose results a message has.
+func (o Options) results(m repo.Message) []string {
+	if m.Role == repo.RoleAssistant {
+		return nil
+	}
+	return o.ids(m)
+}
 
-// groups joins calls and their results. Messages with calls of which each follows the one before made them together. The
-// result of a call is the first one with its id, before another call has the same. It follows the calls of its group,
-// also if it was stored after other messages; results are in the order in which they were stored.
+func (o Options) ids(m repo.Message) []string {
+	if o.Calls != nil {
+		if ids := o.Calls(m); len(ids) > 0 {
+			return ids
+		}
+	}
+	if m.CallID == "" || m.Role == repo.RoleAssistant && (o.Calls != nil || isReasoning(m)) {
+		return nil
+	}
+	return []string{m.CallID}
+}
+
+func isReasoning(m repo.Message) bool {
+	return m.Role == repo.RoleAssistant && m.Kind == repo.KindReasoning
+}
+
+// isLoose reports whether a group has results of no call, or more of those that have theirs, or reasoning that nothing follows. An
+// erased result names no call.
+func (o Options) isLoose(g group) bool {
+	first := g.messages[0]
+	return first.Role == repo.RoleTool || len(o.results(first)) > 0 || !slices.ContainsFunc(g.messages, func(m repo.Message) bool { return !isReasoning(m) })
+}
+
+// continues reports whether a message that directly follows another one belongs to what the assistant did in that.
+func (o Options) continues(g group, before, m repo.Message) bool {
+	switch {
+	case m.Role != repo.RoleAssistant:
+		return false
+	case isReasoning(g.messages[0]):
+		return !isReasoning(m) || isReasoning(before)
+	}
+	return len(o.calls(before)) > 0 && len(o.calls(m)) > 0
+}
+
+// groups joins calls and their results, and the messages of a step. Messages with calls of which each follows the one
+// before made them together. The result of a call is the first one with its id, before another call has the same. It follows the
+// calls of its group, also if it was stored after other messages; results are in the order in which they were stored. Summaries,
+// which come at any time, are in no group.
 func (o Options) groups(messages []repo.Message) []group {
 	type call struct {
 		group    int
@@ -52,51 +93,82 @@ func (o Options) groups(messages []repo.Message) []group {
 	}
 	var groups []group
 	open := map[string]call{} // the calls that have no result yet
-	together := -1            // the group to which a call that comes next belongs
-	for i, m := range messages {
-		calls := o.calls(m)
-		at, is := open[m.CallID]
-		switch {
-		case len(calls) > 0:
-			taken := func(id string) bool {
-				c, is := open[id]
-				return is && c.group == together
-			}
-			if together < 0 || m.Follows != messages[i-1].Sequence || slices.ContainsFunc(calls, taken) {
-				together = len(groups)
-				groups = append(groups, group{of: map[int64]int64{}, without: map[int64]int{}})
-			}
-			g := &groups[together]
-			g.messages, g.of[m.Sequence] = append(g.messages, m), m.Sequence
-			for _, id := range calls {
-				if c, is := open[id]; !is || c.sequence != m.Sequence { // and not named twice
-					open[id] = call{together, m.Sequence}
-					g.without[m.Sequence]++
+	together := none          // the group to which what the assistant does next may belong
+	follows := map[int64]int64{}
+	var before repo.Message
+	for _, m := range messages {
+		direct := m.Follows
+		if of, is := follows[direct]; is {
+			direct = of
+		}
+		if m.Kind == repo.KindSummary {
+			follows[m.Sequence] = direct
+			continue
+		}
+		at := together
+		isOpen := func(id string) bool {
+			c, is := open[id]
+			return is && c.group == at
+		}
+		calls, results := o.calls(m), o.results(m)
+		if together = none; len(results) > 0 {
+			c, is := open[results[0]]
+			if at = c.group; is && !slices.ContainsFunc(results, func(id string) bool { return !isOpen(id) }) {
+				g := &groups[at]
+				g.messages = append(g.messages, m)
+				for _, id := range results {
+					if isOpen(id) { // and not named twice
+						g.answer(open[id].sequence, m.Sequence)
+						delete(open, id)
+					}
 				}
+				continue
 			}
-		case is && isResult(m):
-			g := &groups[at.group]
-			g.messages, g.of[m.Sequence] = append(g.messages, m), at.sequence
-			if g.without[at.sequence]--; g.without[at.sequence] == 0 {
-				delete(g.without, at.sequence)
+			at = none
+		}
+		if at == none || direct != before.Sequence || !o.continues(groups[at], before, m) || slices.ContainsFunc(calls, isOpen) {
+			at = len(groups)
+			groups = append(groups, group{})
+		}
+		g := &groups[at]
+		if g.messages = append(g.messages, m); len(calls) > 0 && g.of == nil {
+			g.of, g.without = map[int64]int64{}, map[int64]int{}
+		}
+		for _, id := range calls {
+			if !isOpen(id) {
+				open[id], g.of[m.Sequence] = call{at, m.Sequence}, m.Sequence
+				g.without[m.Sequence]++
 			}
-			delete(open, m.CallID)
-			together = -1
-		default:
-			groups, together = append(groups, group{messages: []repo.Message{m}}), -1
+		}
+		if before = m; m.Role == repo.RoleAssistant {
+			together = at
 		}
 	}
 	for _, g := range groups {
-		slices.SortStableFunc(g.messages, func(a, b repo.Message) int { return g.resultsLast(a) - g.resultsLast(b) })
+		slices.SortStableFunc(g.messages, func(a, b repo.Message) int { return o.rank(a) - o.rank(b) })
 	}
 	return groups
 }
 
-func (g group) resultsLast(m repo.Message) int {
-	if g.of[m.Sequence] == m.Sequence {
-		return 0
+// rank has the results of a group after the others.
+func (o Options) rank(m repo.Message) int { return min(len(o.results(m)), 1) }
+
+// answer notes a result of a call. Calls with one result belong together.
+func (g group) answer(call, result int64) {
+	root := g.of[call]
+	if other, is := g.of[result]; is && other != root {
+		for m, of := range g.of {
+			if of == other {
+				g.of[m] = root
+			}
+		}
+		g.without[root] += g.without[other]
+		delete(g.without, other)
 	}
-	return 1
+	g.of[result] = root
+	if g.without[root]--; g.without[root] == 0 {
+		delete(g.without, root)
+	}
 }
 
 // isUnderWay reports whether a call has no result.
@@ -104,14 +176,17 @@ func (g group) isUnderWay() bool { return len(g.without) > 0 }
 
 // answered returns the group without the messages of whose calls one has no result, and those with the results that they
 // have.
-func (g group) answered() (kept group, dropped []repo.Message) {
+func (o Options) answered(g group) (kept group, dropped []repo.Message) {
 	kept.of = g.of
 	for _, m := range g.messages {
-		if g.without[g.of[m.Sequence]] > 0 {
+		if of, is := g.of[m.Sequence]; is && g.without[of] > 0 {
 			dropped = append(dropped, m)
 		} else {
 			kept.messages = append(kept.messages, m)
 		}
+	}
+	if len(kept.messages) == 0 || o.isLoose(kept) {
+		return group{}, g.messages
 	}
 	return kept, dropped
 }

@@ -3,7 +3,7 @@ package window
 import (
 	"cmp"
 	"context"
-	"iter"
+	"errors"
 	"math"
 	"slices"
 
@@ -18,15 +18,18 @@ type Options struct {
 	Tokens int64
 	// Messages is how many messages there are at most. Zero: 1,000, which is the most.
 	Messages int
-	// Pins are the ids of messages that always stay, at most 100. Those of a call stay with its results.
+	// Pins are the ids of messages that stay, at most 100, with what belongs to them: see Window.Unpinned.
 	Pins []repo.ID
 	// Estimate returns how many tokens a message has, whatever was counted when it was appended. Nil: the function
 	// [Estimate].
 	Estimate func(repo.Message) int64
-	// Calls returns the ids of the calls that a message makes, each of which one result has as its CallID. Without results
-	// for all of them the message is left out. Nil: a message of the role assistant makes the call of its CallID, by which
-	// a pin, or a result that comes late, also finds a call that is far behind.
+	// Calls returns the ids of the calls that a message of the assistant makes, or whose results another one has; of these
+	// nothing stands for the CallID. Without results for all of them the message is left out. A pin, or a result that comes late,
+	// finds a call that is one of the 1,000 messages before the result. Nil: the CallID.
 	Calls func(repo.Message) []string
+	// Head is the sequence of the message with which the prompt ends, on whatever branch; not for Compact. Read then reads the whole
+	// session. Nil: the last one of the transcript.
+	Head *int64
 }
 
 const maxMessages, maxPins = 1000, 100
@@ -46,38 +49,91 @@ type Window struct {
 	// it, which no summary covers, were left out.
 	From int64
 	Cut  bool
-	// Dropped are the messages from From on that were left out: calls without a result that other messages follow, results
-	// without a call, and those after the first one of a call.
+	// Dropped are the messages, from From on if Cut, that were left out: calls without a result that other messages follow, results
+	// without a call, and those after the first one of a call, reasoning that nothing follows, and summaries that do not say what they
+	// cover.
 	Dropped []repo.Message
+	// Unpinned are the pins that are not there: the transcript does not have them, or they do not fit beside what has to be, and
+	// the pins before them.
+	Unpinned []repo.ID
 }
 
 // Reader is what Read needs of repo.Sessions.
 type Reader interface {
 	Read(ctx context.Context, read repo.ReadSessions) (repo.Snapshot, error)
 	Message(ctx context.Context, sessionID, id repo.ID) (repo.Message, error)
-	MessagesOfCall(ctx context.Context, sessionID repo.ID, callID string) ([]repo.Message, error)
 }
 
 // Read returns what goes into the next prompt of a session. It reads what it returns, and little more, however long the
-// session is, in one round trip unless there are pins, the user's last message is far behind, or options.Estimate finds
-// less than half of what the function Estimate does.
+// session is, in one round trip unless there are pins, the user's last message is far behind, a prompt that is cut begins with
+// the assistant, or options.Estimate finds less than half of what the function Estimate does.
 //
-// Errors: InvalidError for the options; LimitExceededError if what always stays has more than options.Tokens, or leaves no room for the
-// user's last message, if that is one of the last 1,000, and for the newest one, with its calls and results; NotFoundError if there is
-// no such session, or a pin is not in its transcript.
+// Errors: InvalidError for the options; LimitExceededError if the instructions have more than options.Tokens, of which docs/history.md
+// has the way out, or leave no room for the user's last message, if that is one of the last 1,000, and for the newest one,
+// with what belongs to it; NotFoundError if there is no such session.
 func Read(ctx context.Context, sessions Reader, sessionID repo.ID, options Options) (Window, error) {
 	if err := options.check(); err != nil {
 		return Window{}, err
+	}
+	if options.Head != nil {
+		branch, err := readBranch(ctx, sessions, sessionID, *options.Head)
+		if err != nil {
+			return Window{}, err
+		}
+		sessions = branch
 	}
 	h, err := options.read(ctx, sessions, sessionID)
 	if err != nil {
 		return Window{}, err
 	}
-	return options.fit(h)
+	p := &path{options, sessions, sessionID}
+	w, err := p.window(ctx, h.with(h.pins))
+	if errors.Is(err, repo.ErrLimit) && len(h.pins) > 0 {
+		if w, err = p.window(ctx, h.with(nil)); err != nil {
+			return Window{}, err
+		}
+		var kept [][]repo.Message
+		for _, pin := range h.pins {
+			with := append(slices.Clip(kept), pin)
+			if more, err := p.window(ctx, h.with(with)); err == nil {
+				w, kept = more, with
+			}
+		}
+	}
+	for _, id := range options.Pins {
+		if err == nil && !slices.ContainsFunc(w.Messages, func(m repo.Message) bool { return m.ID == id }) {
+			w.Unpinned = append(w.Unpinned, id)
+		}
+	}
+	return w, err
+}
+
+// window chooses what goes into the prompt. If that begins with what the assistant did, and the step of this began before what was
+// read, the begin is read, too.
+func (p *path) window(ctx context.Context, h history) (Window, error) {
+	w, err := p.fit(h)
+	first := h.first()
+	if err != nil || !slices.ContainsFunc(first, func(m repo.Message) bool { return group{messages: w.Messages}.has(m) }) {
+		return w, err
+	}
+	begin, _, err := p.begin(ctx, first[0])
+	if err != nil {
+		return Window{}, err
+	}
+	if begin == none || begin == first[0].Sequence {
+		return w, nil
+	}
+	before, err := p.between(ctx, begin, first[0].Sequence-1)
+	if err != nil {
+		return Window{}, err
+	}
+	h.messages = ascending(append(before, h.messages...))
+	return p.fit(h)
 }
 
 func (o *Options) check() error {
 	o.Messages = cmp.Or(o.Messages, maxMessages)
+	o.Estimate, o.Calls = once(o.Estimate), once(o.Calls)
 	switch {
 	case o.Tokens < 1:
 		return &repo.InvalidError{Field: "options.Tokens", Reason: "is below 1"}
@@ -87,6 +143,22 @@ func (o *Options) check() error {
 		return &repo.InvalidError{Field: "options.Pins", Reason: "has more than 100"}
 	}
 	return nil
+}
+
+// once asks once of each stored message.
+func once[T any](ask func(repo.Message) T) func(repo.Message) T {
+	if ask == nil {
+		return nil
+	}
+	known := map[repo.ID]T{}
+	return func(m repo.Message) T {
+		answer, is := known[m.ID]
+		if !is || m.ID.IsZero() {
+			answer = ask(m)
+			known[m.ID] = answer
+		}
+		return answer
+	}
 }
 
 func (o Options) estimate(m repo.Message) int64 {
@@ -139,63 +211,68 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 			}
 		}
 	}
-	pins := map[repo.ID]bool{}
-	all := found.Messages
-	path := &path{o, sessions, sessionID, map[repo.ID]bool{}}
-	for _, m := range all {
-		path.has[m.ID] = true
-	}
-	stay := o.Pins
-	if late := o.lateResult(all, covered); late != nil && (found.Cut || h.summary != nil) { // its call is far behind
-		stay = append(slices.Clip(stay), late.ID)
-	}
-	for _, id := range stay {
+	path := &path{o, sessions, sessionID}
+	for _, id := range o.Pins {
 		pinned, err := path.pinned(ctx, id)
-		if err != nil {
+		if err != nil && !errors.Is(err, repo.ErrNotFound) {
 			return h, err
 		}
-		for _, m := range pinned {
-			pins[m.ID] = true
-		}
-		all = append(all, pinned...)
+		h.pins = append(h.pins, pinned)
 	}
-	bySequence := func(a, b repo.Message) int { return cmp.Compare(a.Sequence, b.Sequence) }
-	all = slices.SortedStableFunc(slices.Values(all), bySequence)
-	all = slices.CompactFunc(all, func(a, b repo.Message) bool { return a.Sequence == b.Sequence })
-	h.stays = func(m repo.Message) bool { return isInstruction(m) || pins[m.ID] }
-	for _, m := range all {
-		switch {
-		case m.Kind == repo.KindSummary: // those that are older, too
-		case h.stays(m) || m.Sequence > covered:
-			h.messages = append(h.messages, m)
+	h.found, h.cut = found.Messages, found.Cut
+	if h.cut || h.summary != nil {
+		late, newest := o.late(h.found, covered)
+		for i, m := range late {
+			if (group{messages: h.late}).has(m) {
+				continue
+			}
+			with, err := path.pinned(ctx, m.ID)
+			if err != nil {
+				return h, err
+			}
+			if i < newest {
+				h.late = append(h.late, with...)
+			} else { // as long as they fit
+				h.pins = append(h.pins, with)
+			}
 		}
 	}
-	if h.cut = found.Cut; h.cut && !slices.ContainsFunc(h.messages, func(m repo.Message) bool { return asks(m) && !h.stays(m) }) {
+	if h.cut && !slices.ContainsFunc(h.found, o.asks) {
 		before := int64(math.MaxInt64)
-		if len(found.Messages) > 0 {
-			before = found.Messages[len(found.Messages)-1].Sequence
+		if len(h.found) > 0 {
+			before = h.found[len(h.found)-1].Sequence
 		}
 		h.question, err = o.question(ctx, sessions, sessionID, covered, before)
-		if h.question != nil && h.stays(*h.question) {
-			h.question = nil
-		}
 	}
 	return h, err
 }
 
-// lateResult returns the newest message if it is the result of a call that is not among those that no summary covers.
-func (o Options) lateResult(messages []repo.Message, covered int64) *repo.Message {
+// ascending sorts messages, and leaves out those that are there twice.
+func ascending(messages []repo.Message) []repo.Message {
+	sorted := slices.SortedStableFunc(slices.Values(messages), func(a, b repo.Message) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	return slices.CompactFunc(sorted, func(a, b repo.Message) bool { return a.Sequence == b.Sequence })
+}
+
+// late returns the results that came since the assistant has last done anything, of calls that are not among the messages that
+// no summary covers, the newest first, 16 at most, and how many of them nothing else follows.
+func (o Options) late(messages []repo.Message, covered int64) (late []repo.Message, newest int) {
 	isOld := func(m repo.Message) bool { return isInstruction(m) || m.Sequence <= covered }
 	groups := o.groups(slices.DeleteFunc(slices.Clone(messages), isOld))
-	if len(groups) == 0 || !groups[len(groups)-1].loose() {
-		return nil
+	for i := len(groups) - 1; i >= 0 && len(late) < 16 && groups[i].messages[0].Role != repo.RoleAssistant; i-- {
+		if !o.isLoose(groups[i]) {
+			continue
+		}
+		if newest == len(groups)-1-i {
+			newest++
+		}
+		late = append(late, groups[i].messages[0])
 	}
-	return &groups[len(groups)-1].messages[0]
+	return late, newest
 }
 
 // asks reports whether a message is a user's, and no result of a call.
-func asks(m repo.Message) bool {
-	return m.Role == repo.RoleUser && m.CallID == "" && m.Kind != repo.KindSummary
+func (o Options) asks(m repo.Message) bool {
+	return m.Role == repo.RoleUser && m.Kind != repo.KindSummary && len(o.results(m)) == 0
 }
 
 // question finds the user's last message behind what was read, if it is one of the last 1,000 messages, and not covered.
@@ -208,82 +285,13 @@ func (o Options) question(ctx context.Context, sessions Reader, sessionID repo.I
 		if m.Sequence <= covered {
 			break
 		}
-		if asks(m) && m.Sequence < before { // and not one that came since
-			whole, err := sessions.Message(ctx, sessionID, m.ID)
-			return &whole, err
+		if m.Role == repo.RoleUser && m.CallID == "" && m.Sequence < before { // and not one that came since
+			if whole, err := sessions.Message(ctx, sessionID, m.ID); err != nil || o.asks(whole) {
+				return &whole, err
+			}
 		}
 	}
 	return nil, nil
-}
-
-// path finds messages of a session's transcript. has are those that are known to be in it, or not.
-type path struct {
-	Options
-
-	sessions  Reader
-	sessionID repo.ID
-	has       map[repo.ID]bool
-}
-
-// pinned returns a message with those of its call. The session may have it, or some of these, on other branches, and
-// other calls with the same id: the nearest ones belong together.
-func (p *path) pinned(ctx context.Context, id repo.ID) (pinned []repo.Message, err error) {
-	m, err := p.sessions.Message(ctx, p.sessionID, id)
-	if err != nil {
-		return nil, err
-	}
-	if is, err := p.contains(ctx, m); err != nil || !is {
-		return nil, cmp.Or(err, error(&repo.NotFoundError{Kind: "message", ID: id}))
-	}
-	pinned = []repo.Message{m}
-	call := &m
-	if isResult(m) {
-		makes := func(c repo.Message) bool { return c.Sequence < m.Sequence && slices.Contains(p.calls(c), m.CallID) }
-		if call, err = p.first(ctx, m.CallID, makes, slices.Backward); err != nil || call == nil {
-			return pinned, err
-		}
-		pinned = append(pinned, *call)
-	}
-	for _, id := range p.calls(*call) {
-		isLater := func(r repo.Message) bool { return r.Sequence > call.Sequence }
-		next, err := p.first(ctx, id, isLater, slices.All)
-		if err != nil {
-			return nil, err
-		}
-		if next != nil && isResult(*next) {
-			pinned = append(pinned, *next)
-		}
-	}
-	return pinned, nil
-}
-
-// first returns the first message with a call's id that is in the transcript, of those that are looked for.
-func (p *path) first(ctx context.Context, call string, is func(repo.Message) bool,
-	in func([]repo.Message) iter.Seq2[int, repo.Message],
-) (*repo.Message, error) {
-	all, err := p.sessions.MessagesOfCall(ctx, p.sessionID, call)
-	for _, m := range in(all) {
-		if !is(m) {
-			continue
-		}
-		if there, err := p.contains(ctx, m); err != nil || there {
-			return &m, err
-		}
-	}
-	return nil, err
-}
-
-func (p *path) contains(ctx context.Context, m repo.Message) (bool, error) {
-	if is, known := p.has[m.ID]; known {
-		return is, nil
-	}
-	at, err := p.sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{p.sessionID}, From: m.Sequence, First: 1, WithoutContent: true, WithoutPayload: true})
-	if err != nil {
-		return false, err
-	}
-	found := at.Sessions[0]
-	p.has[m.ID] = found != nil && len(found.Messages) > 0 && found.Messages[0].ID == m.ID
-	return p.has[m.ID], nil
 }
 
 func isInstruction(m repo.Message) bool {

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
 
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/adapter"
 )
@@ -162,8 +163,35 @@ func Event(message repo.Message) (*session.Event, error) {
 	return event, nil
 }
 
+// Calls returns the ids of the calls that an event makes, or of those whose responses it has: it is the Calls of
+// window.Options.
+func Calls(message repo.Message) []string {
+	event, err := Event(message)
+	if err != nil || event == nil {
+		return nil
+	}
+	calls, responses := idsOf(event)
+	if message.Role == repo.RoleAssistant {
+		return calls
+	}
+	return responses
+}
+
+func idsOf(event *session.Event) (calls, responses []string) {
+	for i := 0; event.Content != nil && i < len(event.Content.Parts); i++ {
+		switch part := event.Content.Parts[i]; {
+		case part == nil:
+		case part.FunctionCall != nil:
+			calls = append(calls, part.FunctionCall.ID)
+		case part.FunctionResponse != nil:
+			responses = append(responses, part.FunctionResponse.ID)
+		}
+	}
+	return calls, responses
+}
+
 // turn returns what stores the event: its text as content, for other readers, all of it as
-// payload, and its state.
+// payload, its first call or response as call id, and its state.
 func turn(current session.Session, event *session.Event) (repo.Turn, error) {
 	stored := *event
 	stored.Actions.StateDelta = maps.Clone(event.Actions.StateDelta)
@@ -183,6 +211,15 @@ func turn(current session.Session, event *session.Event) (repo.Turn, error) {
 	}
 	if event.Author == "user" {
 		m.Role = repo.RoleUser
+	}
+	calls, responses := idsOf(event)
+	if len(responses) > 0 {
+		m.Role = repo.RoleTool
+	}
+	for _, id := range slices.Concat(responses, calls) {
+		if m.CallID == "" && len(id) <= limits.MaxUserIDBytes && !strings.Contains(id, "\x00") {
+			m.CallID = id
+		}
 	}
 	for i := 0; event.Content != nil && i < len(event.Content.Parts); i++ {
 		if part := event.Content.Parts[i]; part != nil && !part.Thought {

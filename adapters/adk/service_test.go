@@ -20,7 +20,103 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
+	"github.com/seed-df90f812/agentstore/window"
 )
+
+// calls is an event with calls or responses.
+func calls(id, author string, parts ...*genai.Part) *session.Event {
+	event := text(id, "", nil)
+	event.Author, event.Content = author, &genai.Content{Parts: parts}
+	return event
+}
+
+func call(id string) *genai.Part {
+	return &genai.Part{FunctionCall: &genai.FunctionCall{ID: id, Name: "look", Args: map[string]any{"at": "it"}}}
+}
+
+func response(id string) *genai.Part {
+	return &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: id, Name: "look", Response: map[string]any{"is": "there"}}}
+}
+
+// A prompt of package window has calls and their responses together, whatever its budget: an event may have several.
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	store := open(t)
+	service := adk.NewSessionService(store)
+	current := create(t, service, "jane", nil)
+	for i := range 30 {
+		n := fmt.Sprint(i)
+		add(t, service, current, text("q"+n, "question", nil))
+		add(t, service, current, calls("c"+n, "agent", &genai.Part{Text: "I think", Thought: true}, call("a"+n), call("b"+n), call("late"+n)))
+		add(t, service, current, calls("r"+n, "agent", response("b"+n), response("a"+n)))
+		add(t, service, current, calls("s"+n, "agent", call("single"+n)))
+		add(t, service, current, calls("t"+n, "agent", response("single"+n)))
+		if i%3 > 0 {
+			add(t, service, current, calls("l"+n, "user", response("late"+n)))
+		}
+	}
+	id, err := store.Sessions().Find(t.Context(), adk.SessionKey("shop", "jane", current.ID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, cut := 0, 0
+	for tokens := int64(200); tokens < 4000; tokens += 7 {
+		for _, names := range []func(repo.Message) []string{adk.Calls, nil} {
+			w, err := window.Read(t.Context(), store.Sessions(), id, window.Options{Tokens: tokens, Calls: names})
+			if errors.Is(err, repo.ErrLimit) && tokens < 1000 {
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			called := map[string]bool{}
+			for _, m := range w.Messages {
+				event, err := adk.Event(m)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, part := range event.Content.Parts {
+					switch {
+					case part.FunctionCall != nil:
+						called[part.FunctionCall.ID] = true
+					case part.FunctionResponse != nil && !called[part.FunctionResponse.ID]:
+						t.Fatalf("%d tokens: the response of %s has no call", tokens, part.FunctionResponse.ID)
+					case part.FunctionResponse != nil:
+						delete(called, part.FunctionResponse.ID)
+						if part.FunctionResponse.ID[:1] == "l" {
+							whole++
+						}
+					}
+				}
+			}
+			if names != nil && len(called) > 0 {
+				t.Fatalf("%d tokens: %v have no response", tokens, called)
+			}
+			if w.Cut {
+				cut++
+			}
+		}
+	}
+	if whole == 0 || cut < 500 {
+		t.Errorf("%d calls with two events of responses, %d prompts that were cut", whole, cut)
+	}
+	broken := repo.Message{Kind: "adk.event", CallID: "c", Payload: []byte("{")}
+	if got := adk.Calls(repo.Message{CallID: "c"}); got != nil || adk.Calls(broken) != nil {
+		t.Errorf("%q of what is no event", got)
+	}
+}
+
+// An id that cannot be stored as one is in the event alone.
+func TestCallIDs(t *testing.T) {
+	t.Parallel()
+	store := open(t)
+	service := adk.NewSessionService(store)
+	current := create(t, service, "jane", nil)
+	for i, id := range []string{"", strings.Repeat("x", 2000), "a\x00b"} {
+		add(t, service, current, calls(fmt.Sprint("c", i), "agent", call(id)))
+	}
+	wantEvents(t, get(t, service, current, session.GetRequest{}), "c0", "c1", "c2")
+}
 
 // The framework's own suite passes.
 func TestSuite(t *testing.T) {

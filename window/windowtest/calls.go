@@ -66,7 +66,7 @@ func testSameCallIDs(t *testing.T, store repo.Store) {
 	if got := contents(read(t, store, id, o).Messages); !strings.HasSuffix(got, " call49 result49 x y") {
 		t.Error(got)
 	}
-	appendAll(t, store, id, called("call_0", "slow"))
+	appendAll(t, store, id, called("call_0", "slow"), repo.NewMessage{Role: repo.RoleAssistant, Content: "wait", Tokens: 5})
 	for i := range 20 {
 		addCall(t, store, id, fmt.Sprint("call ", i), 5, 5)
 	}

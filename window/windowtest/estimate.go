@@ -69,3 +69,27 @@ func testPicture(t *testing.T, store repo.Store) {
 		t.Errorf("%d messages, %d tokens, cut: %t", len(w.Messages), w.Tokens, w.Cut)
 	}
 }
+
+// Calls and Estimate, which may be slow, are asked once of each message.
+func testAskedOnce(t *testing.T, store repo.Store) {
+	id := newSession(t, store)
+	for i := range 60 {
+		addStep(t, store, id, i)
+	}
+	asked := map[string]int{}
+	o := window.Options{Tokens: 300, Pins: []repo.ID{all(t, store, id)[9].ID}}
+	o.Calls = func(m repo.Message) []string {
+		asked["calls of "+m.ID.String()]++
+		return []string{m.CallID}[:min(1, len(m.CallID))]
+	}
+	o.Estimate = func(m repo.Message) int64 {
+		asked["estimate of "+m.ID.String()]++
+		return m.Tokens
+	}
+	read(t, store, id, o)
+	for what, times := range asked {
+		if times > 1 {
+			t.Fatalf("%d times: the %s", times, what)
+		}
+	}
+}

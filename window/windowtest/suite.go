@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,7 +26,11 @@ func Run(t *testing.T, store repo.Store) {
 		"PinsRewound": testPinsRewound, "ForeignSummaries": testForeignSummaries, "CompactCalls": testCompactCalls,
 		"Question": testQuestion, "Head": testHead, "HeadFar": testHeadFar, "HeadMeanwhile": testHeadMeanwhile,
 		"LateResult": testLateResult, "PinsCovered": testPinsCovered, "CompactPinned": testCompactPinned,
-		"CompactMessages": testCompactMessages,
+		"CompactMessages": testCompactMessages, "Steps": testSteps, "StepsCompacted": testStepsCompacted, "StepsOdd": testStepsOdd,
+		"FarCalls": testFarCalls, "SeveralResults": testSeveralResults,
+		"CompactLittleRoom": testCompactLittleRoom, "Instructions": testInstructions,
+		"AskedOnce": testAskedOnce, "CompactUnsure": testCompactUnsure, "Branch": testBranch, "Aside": testAside,
+		"Prompts": func(t *testing.T, store repo.Store) { Prompts(t, store, 200) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -115,13 +120,41 @@ func testPins(t *testing.T, store repo.Store) {
 	if len(w.Messages) < 4 || w.Messages[0].ID != pinned[0].ID || w.Messages[1].ID != call[0].ID || w.Messages[2].ID != call[1].ID || w.Tokens > 100 {
 		t.Errorf("%+v", w)
 	}
-	_, err = window.Read(t.Context(), store.Sessions(), id, window.Options{Tokens: 29, Pins: []repo.ID{pinned[0].ID, call[1].ID}})
-	if !errors.Is(err, repo.ErrLimit) {
-		t.Errorf("pins that do not fit: %v", err)
+	last := appendAll(t, store, id, repo.NewMessage{Role: repo.RoleUser, Content: "last", Tokens: 5})[0]
+	for _, test := range []struct {
+		tokens   int64
+		pins     []repo.ID
+		messages string
+		unpinned []repo.ID
+	}{
+		{34, []repo.ID{pinned[0].ID, call[1].ID}, "my name is Ann message 99 last", []repo.ID{call[1].ID}},
+		{34, []repo.ID{call[1].ID, pinned[0].ID}, "  last", []repo.ID{pinned[0].ID}},
+		{14, []repo.ID{call[1].ID, last.ID, pinned[0].ID}, "last", []repo.ID{call[1].ID, pinned[0].ID}},
+		{100, []repo.ID{repo.NewID(), last.ID, all(t, store, id)[0].ID}, "", []repo.ID{repo.NewID()}},
+	} {
+		w := read(t, store, id, window.Options{Tokens: test.tokens, Pins: test.pins})
+		if got := contents(w.Messages); test.messages != "" && got != test.messages {
+			t.Errorf("%d tokens: %s", test.tokens, got)
+		}
+		if test.tokens == 100 {
+			test.unpinned = test.pins[:1]
+		}
+		if !slices.Equal(w.Unpinned, test.unpinned) {
+			t.Errorf("%d tokens: %v are not there", test.tokens, w.Unpinned)
+		}
 	}
-	if _, err = window.Read(t.Context(), store.Sessions(), id, window.Options{Tokens: 29, Pins: []repo.ID{repo.NewID()}}); !errors.Is(err, repo.ErrNotFound) {
-		t.Errorf("a pin that does not exist: %v", err)
+}
+
+// all returns the messages of a session.
+func all(t *testing.T, store repo.Store, id repo.ID) (all []repo.Message) {
+	t.Helper()
+	for m, err := range store.Sessions().Messages(t.Context(), id, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, m)
 	}
+	return all
 }
 
 func testInvalid(t *testing.T, store repo.Store) {
