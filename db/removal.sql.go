@@ -107,7 +107,12 @@ func (q *Queries) AuditQuarantineForget(ctx context.Context, db DBTX, arg AuditQ
 
 const forkHeld = `-- name: ForkHeld :one
 WITH RECURSIVE forks AS (
-    SELECT b.session_id FROM sessions s, LATERAL (SELECT session_branches.session_id FROM session_branches WHERE session_branches.parent_id = s.id OFFSET 0) AS b
+    SELECT b.session_id FROM sessions s, LATERAL (
+        SELECT f.session_id FROM session_branches f WHERE f.parent_id = s.id
+        UNION ALL
+        SELECT i.session_id FROM session_branches i WHERE i.importer = s.id
+        OFFSET 0
+    ) AS b
     WHERE s.namespace = ANY ($1::text[]) AND s.owner = $2::text
     UNION
     SELECT b.session_id FROM forks h, LATERAL (SELECT session_branches.session_id FROM session_branches WHERE session_branches.parent_id = h.session_id OFFSET 0) AS b
@@ -120,8 +125,8 @@ type ForkHeldParams struct {
 	Owner      string
 }
 
-// Index: sessions_namespace_owner_created_at_idx, session_branches_parent_id_idx. A session that a hold keeps, and which has messages of
-// somebody's sessions. OFFSET 0 has each looked up by the index.
+// Index: sessions_namespace_owner_created_at_idx, session_branches_parent_id_idx, session_branches_importer_idx. A session that a hold keeps,
+// and which has messages of somebody's sessions, or that came with their imports. OFFSET 0 has each looked up by the index.
 func (q *Queries) ForkHeld(ctx context.Context, db DBTX, arg ForkHeldParams) (pgtype.UUID, error) {
 	row := db.QueryRow(ctx, forkHeld, arg.Namespaces, arg.Owner)
 	var session_id pgtype.UUID
@@ -137,12 +142,16 @@ WITH RECURSIVE places AS (
         SELECT l.namespace, l.kind FROM leases l WHERE (l.namespace, l.kind) > (p.namespace, p.kind) ORDER BY l.namespace, l.kind LIMIT 1
     ) AS n
 ), found AS MATERIALIZED (
-    SELECT p.namespace, p.kind FROM places p
-    WHERE (SELECT true FROM leases l WHERE l.namespace = p.namespace AND l.kind = p.kind AND l.name = $1::text)
-        AND (cardinality($2::text[]) = 0 OR p.namespace = ANY ($2::text[]))
+    SELECT p.namespace, p.kind, n.name FROM places p CROSS JOIN LATERAL (
+        SELECT l.name FROM leases l WHERE l.namespace = p.namespace AND l.kind = p.kind AND l.name = $1::text
+        UNION ALL
+        SELECT l.name FROM leases l WHERE l.namespace = p.namespace AND l.kind = p.kind AND l.name > $1 || '#' AND l.name < $1 || '#:'
+            AND substr(l.name, length($1) + 2) ~ '^([1-9][0-9]{0,2}|1000)$'
+    ) AS n
+    WHERE cardinality($2::text[]) = 0 OR p.namespace = ANY ($2::text[])
 ), gone AS (
     DELETE FROM leases l USING found f
-    WHERE l.namespace = f.namespace AND l.kind = f.kind AND l.name = $1::text
+    WHERE l.namespace = f.namespace AND l.kind = f.kind AND l.name = f.name
         AND l.expires_at <= statement_timestamp() AND l.token < extract(epoch FROM statement_timestamp()) * 1000000
     RETURNING l.kind
 )
@@ -154,8 +163,8 @@ type LeaseForgetParams struct {
 	Namespaces []string
 }
 
-// Index: leases_pkey. Removes the rows of leases with a name that nobody holds, whatever their namespace and kind, and counts those that
-// stay. The next token is larger: so a row stays whose token the clock, which has stepped back, has not reached.
+// Index: leases_pkey. Removes the rows of leases with a name, and of its slots, that nobody holds, whatever their namespace and kind, and counts
+// those that stay. The next token is larger: so a row stays whose token the clock, which has stepped back, has not reached.
 func (q *Queries) LeaseForget(ctx context.Context, db DBTX, arg LeaseForgetParams) (int64, error) {
 	row := db.QueryRow(ctx, leaseForget, arg.Name, arg.Namespaces)
 	var stay int64
@@ -213,6 +222,7 @@ SELECT DISTINCT n.scope::boolean AS scope, n.name::text AS name FROM (
     UNION ALL SELECT false, s.actor FROM sessions s
     UNION ALL SELECT false, l.owner FROM leases l
     UNION ALL SELECT false, l.name FROM leases l
+    UNION ALL SELECT false, regexp_replace(l.name, '#([1-9][0-9]{0,2}|1000)$', '') FROM leases l
     UNION ALL SELECT false, t.owner FROM streams t
     UNION ALL SELECT false, a.created_by FROM actions a
     UNION ALL SELECT false, h.actor FROM plan_history h

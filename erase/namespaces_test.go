@@ -89,6 +89,10 @@ func TestErasure(t *testing.T) {
 		_, err := erase.Subject(t.Context(), store, erase.Request{Owner: name, Key: key})
 		return err
 	})
+	repotest.ErasedForks(t, store, func(name string) (messages, texts int64, err error) {
+		receipt, err := erase.Subject(t.Context(), store, erase.Request{Owner: name, Key: key})
+		return receipt.Messages, receipt.Texts, err
+	})
 }
 
 // The receipt of an erasure everywhere is recorded, also where each user has a namespace.

@@ -89,7 +89,9 @@ func (s sessions) Import(ctx context.Context, source io.Reader, restore bool) (r
 			}
 		}
 		r.importedAt = t.now()
-		t.insertSession(r)
+		if t.insertSession(r); len(r.inherited) > 0 {
+			t.importers.put(r.inherited[0].SessionID, &r.ID)
+		}
 		if state.version > 0 {
 			t.scopes.put(repo.Scope{SessionID: r.ID}, state)
 		}

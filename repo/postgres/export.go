@@ -259,7 +259,7 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 		}
 		if sequences[0] < base {
 			err := queries.ForkImport(ctx, q, db.ForkImportParams{
-				SessionID: other, Sequences: sequences, Ids: chunk.ids, Roles: chunk.roles, Contents: chunk.contents,
+				SessionID: other, Importer: toUUID(sessionID), Sequences: sequences, Ids: chunk.ids, Roles: chunk.roles, Contents: chunk.contents,
 				Metadatas: chunk.metadatas, Payloads: chunk.payloads, Kinds: chunk.kinds, CallIds: chunk.callIDs,
 				OccurredAts: chunk.occurredAts, CreatedAts: createdAts, Tokens: chunk.tokens, Counters: chunk.counters, Follows: chunk.follows,
 			})

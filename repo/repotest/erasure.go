@@ -1,6 +1,7 @@
 package repotest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
@@ -179,4 +180,65 @@ func (m besideRemoval) Forget(ctx context.Context, person removal.Person) (remov
 		meanwhile()
 	}
 	return forgotten, err
+}
+
+// ErasedForks tests that an erasure counts what forks of others still have, and no more; that this is erased also if it has come
+// with the import of one of the person's forks; and that no slot of a lease keeps the name.
+// Guarantee: Deletion: What a person's imported fork had of others is erased in others' forks.
+func ErasedForks(t *testing.T, whole Whole, erase func(name string) (messages, texts int64, err error)) {
+	t.Helper()
+	ctx, name, namespace, sessions := t.Context(), randomName(), randomName(), whole.Sessions()
+	owned := func(owner string) repo.NewSession { return repo.NewSession{Namespace: namespace, Owner: owner} }
+	fork := func(of repo.ID, at int64, owner string, own ...repo.NewMessage) repo.ID {
+		t.Helper()
+		made, err := sessions.Fork(ctx, of, at, owned(owner))
+		must(t, made, err)
+		if len(own) > 0 {
+			appendTo(t, sessions, made.ID, own...)
+		}
+		return made.ID
+	}
+	theirs, anns := createAs(t, sessions, owned(name)).ID, createAs(t, sessions, owned("ann")).ID
+	appendTo(t, sessions, theirs, user(name), user(name), user(name))
+	appendTo(t, sessions, anns, user(name), user(name))
+	fork(theirs, 1, name, user(name))
+	imported := fork(anns, 1, name, user(name))
+	var document bytes.Buffer
+	must(t, imported, sessions.Export(ctx, imported, &document))
+	_, err := sessions.Delete(ctx, imported)
+	must(t, imported, err)
+	_, err = sessions.Import(ctx, &document, true)
+	must(t, imported, err)
+	bobs := []repo.ID{fork(theirs, 0, "bob"), fork(imported, 0, "bob")}
+	hold := repo.LegalHold{SessionID: bobs[1], Reason: "x"}
+	must(t, hold, sessions.Hold(ctx, hold))
+	_, _, err = erase(name)
+	_, _ = wantError[*repo.RefusedError](t, err, repo.ErrConflict)
+	must(t, hold, sessions.Release(ctx, hold))
+	carl := randomName()
+	fork(imported, 0, carl)
+	_, _, err = erase(carl)
+	must(t, carl, err)
+	wantSame(t, "what the fork's import had brought", readAll(t, sessions, bobs[1])[0].Content, name)
+	lease, err := whole.Leases().Acquire(ctx, repo.NewLease{Key: repo.LeaseKey{Kind: "user", Name: name}, Owner: "worker", Slots: 2})
+	must(t, lease, err)
+	must(t, lease, whole.Leases().Release(ctx, lease))
+	messages, texts, err := erase(name)
+	must(t, name, err)
+	wantSame(t, "messages and texts", [2]int64{messages, texts}, [2]int64{4, 2})
+	for _, id := range bobs {
+		wantSame(t, "content", readAll(t, sessions, id)[0].Content, "erased")
+	}
+	wantSame(t, "what somebody else had", readAll(t, sessions, anns)[1].Content, name)
+	for after := (removal.Name{}); ; {
+		names, err := whole.Removal().Names(ctx, after)
+		if must(t, names, err); len(names) == 0 {
+			break
+		}
+		for _, after = range names {
+			if strings.Contains(after.Name, name) {
+				t.Errorf("the name %q is left", after.Name)
+			}
+		}
+	}
 }

@@ -23,6 +23,10 @@ func TestErasure(t *testing.T) {
 		_, err := erase.Subject(t.Context(), store, erase.Request{Owner: name, Key: []byte("sixteen bytes or")})
 		return err
 	})
+	repotest.ErasedForks(t, store, func(name string) (messages, texts int64, err error) {
+		receipt, err := erase.Subject(t.Context(), store, erase.Request{Owner: name, Key: []byte("sixteen bytes or")})
+		return receipt.Messages, receipt.Texts, err
+	})
 }
 
 // looking tells when an erasure has looked what others have left.
