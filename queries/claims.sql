@@ -398,7 +398,7 @@ WITH lanes AS MATERIALIZED (
         attempt = k.attempt + CASE k.state WHEN 'queued' THEN 0 ELSE 1 END, fence = k.token,
         error_message = NULL, error_details = NULL, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(k.updated_at, l.acquired_at)
     FROM picked k JOIN leased l ON l.name = k.id::text
-    WHERE p.id = k.id
+    WHERE p.id = k.id AND p.id = ANY(ARRAY(SELECT o.id FROM picked o)) -- otherwise the planner may read all plans
     RETURNING p.id, p.namespace, p.action_name, p.phase, p.version, p.attempt, p.max_attempts, p.updated_at, p.reversion_count,
         p.last_completed_step, p.last_checkpoint_id, k.state AS from_state, k.claimant, k.place, k.token, l.acquired_at, l.expires_at
 ), noted AS (

@@ -40,20 +40,16 @@ WITH asked AS MATERIALIZED (
         ) ELSE true END
         AND (SELECT true FROM plan_claims c WHERE c.plan_id = p.id FOR UPDATE SKIP LOCKED)
     ELSE true END
-), updated AS (
-    -- With a join the planner would read all plans while there are few, and go on when there are many.
-    UPDATE plans p
-    SET (phase, state, version, error_message, error_details, reversion_count, attempt, deadline, not_before, updated_at) = (
-            SELECT a.to_phase, a.to_state, p.version + 1, nullif(a.error_message, ''), CAST(nullif(a.error_details, '') AS json),
-                a.reversion_count, a.attempt, nullif(a.deadline, '10000-01-01 00:00:00+00'), f.not_before, greatest(p.updated_at, f.now)
-            FROM free f JOIN asked a ON a.place = f.place WHERE f.id = p.id
-        ), cancelled_at = NULL, cancel_reason = NULL
-    WHERE p.id = ANY (ARRAY(SELECT f.id FROM free f))
-    RETURNING p.id, p.namespace, p.version, p.updated_at, p.not_before, p.last_completed_step, p.last_checkpoint_id
 ), moved AS (
-    SELECT u.id, u.namespace, u.version, u.updated_at, u.not_before, u.last_completed_step, u.last_checkpoint_id, a.place, a.transition,
+    UPDATE plans p
+    SET phase = a.to_phase, state = a.to_state, version = p.version + 1,
+        error_message = nullif(a.error_message, ''), error_details = CAST(nullif(a.error_details, '') AS json),
+        reversion_count = a.reversion_count, attempt = a.attempt, deadline = nullif(a.deadline, '10000-01-01 00:00:00+00'),
+        not_before = f.not_before, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, f.now)
+    FROM free f JOIN asked a ON a.place = f.place
+    WHERE p.id = f.id AND p.id = ANY(ARRAY(SELECT o.id FROM free o)) -- otherwise the planner may read all plans
+    RETURNING p.id, p.namespace, p.version, p.updated_at, p.not_before, p.last_completed_step, p.last_checkpoint_id, a.place, a.transition,
         a.from_phase, a.from_state, a.to_phase, a.to_state, nullif(a.actor, '') AS actor, nullif(a.reason, '') AS reason, a.event_type, a.details
-    FROM updated u JOIN asked a ON a.id = u.id JOIN free f ON f.place = a.place
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
     SELECT m.id, m.version, m.transition, m.from_phase, m.from_state, m.to_phase, m.to_state, m.actor, m.reason, m.updated_at

@@ -279,7 +279,7 @@ WITH asked AS MATERIALIZED (
     )
     SELECT a.id, a.plan ->> 'Name', a.namespace, a.session_id, a.plan ->> 'ActionName', a.id, (a.plan ->> 'Attempt')::integer,
         (a.plan ->> 'MaxAttempts')::integer, (a.plan ->> 'Priority')::smallint, (a.plan ->> 'NotBefore')::timestamptz,
-        statement_timestamp() + nullif((a.plan ->> 'MaxAgeMicros')::bigint, 0) * interval '1 microsecond',
+        greatest(statement_timestamp(), (a.plan ->> 'NotBefore')::timestamptz) + nullif((a.plan ->> 'MaxAgeMicros')::bigint, 0) * interval '1 microsecond',
         (a.plan ->> 'KeepMicros')::bigint, (a.plan ->> 'Phases')::smallint, a.plan ->> 'Description', a.plan ->> 'DefinitionOfDone', a.phase, a.state,
         a.plan ->> 'AutomationProfile', a.plan ->> 'AutomationProfileSource', (a.plan ->> 'AutomationSnapshot')::json, a.plan ->> 'Trace',
         ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentNames')), ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentValues')),

@@ -21,7 +21,8 @@ type Plan struct {
 	Attempt, MaxAttempts int
 	Priority             int       // that of the use
 	NotBefore            time.Time // when a queued plan is due; zero: at once
-	// Deadline is when it is errored if still queued; resuming or reverting it takes that away. Zero: none.
+	// Deadline is when it is errored if still queued. A snooze moves it by its delay; to execute, apply, resume or revert the plan takes it
+	// away. Zero: none.
 	Deadline         time.Time
 	Keep             time.Duration
 	Description      string

@@ -129,6 +129,22 @@ func DeletedDetails(p repo.Plan) json.RawMessage {
 	return fmt.Appendf(nil, `{"entity":"plan","action":"%s","stage":"%s/%s","version":%d}`, p.Action, p.Phase, p.State, p.Version)
 }
 
+// DeadlineOf returns that of a new plan: its age counts since it is due.
+func DeadlineOf(p repo.Plan, age time.Duration) time.Time {
+	if due := p.NotBefore; age > 0 && due.After(p.CreatedAt) {
+		return later(due, age)
+	}
+	return later(p.CreatedAt, age)
+}
+
+// later returns a deadline after a while. None is in the year 10,000.
+func later(at time.Time, after time.Duration) time.Time {
+	if at = at.Add(after.Truncate(time.Microsecond)); after == 0 || !at.Before(endOfTime) {
+		return time.Time{}
+	}
+	return at
+}
+
 // Overdue returns a plan that is queued after its deadline as it is errored, and why.
 func Overdue(p repo.Plan) (_ repo.Plan, reason string) {
 	p.Version++
