@@ -49,6 +49,7 @@ func turnTests() []test {
 		onPlans("UsageIsNoActivity", testTurnUsageIsNoActivity),
 		onPlans("TogetherInvalid", testTurnsTogetherInvalid),
 		onPlans("Work", testTurnWork),
+		onPlans("OpenOneStream", testTurnsOpenOneStream),
 		onPlans("WorkRefused", testTurnWorkRefused),
 		onPlans("WorkTogether", testTurnsWorkTogether),
 		onPlans("WorkInvalid", testTurnWorkInvalid),
