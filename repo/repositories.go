@@ -129,10 +129,10 @@ type Sessions interface {
 	//
 	// A turn with After rewinds the session: its messages begin a branch, which later appends follow. State stays as it is.
 	//
-	// Errors, found in this order: ExistsError if the session cannot be created, or another turn has the id; FencedError;
-	// SequenceConflictError; InvalidError if After is no message of the session; VersionConflictError; RefusedError for an increment
-	// of what is not a 64-bit integer; ExistsError of a message or usage that another call has stored; LimitExceededError for the
-	// budget; those of Plans.Use, with RefusedError for an action that is not Reusable, and of Streams.Open.
+	// Errors, found in this order: ExistsError if the session cannot be created, another turn has the id, or another call has stored
+	// one of the messages; FencedError; SequenceConflictError; InvalidError if After is no message of the session;
+	// VersionConflictError; RefusedError for an increment of what is not a 64-bit integer; ExistsError of other usage with the id;
+	// LimitExceededError for the budget; those of Plans.Use, with RefusedError for an action that is not Reusable, and of Streams.Open.
 	AppendTurn(ctx context.Context, turn Turn) (AppendedTurn, error)
 	// AppendTurns adds up to 1,000 turns, of one or several sessions, together or not at all, in the order given, each as by
 	// AppendTurn. No id may be given twice in a session. An error is that of the first turn that was refused. Calls under way at the
