@@ -15,7 +15,8 @@ type Store interface {
 	//
 	// InTx runs fn again, a bounded number of times, if the database aborted the transaction because of a conflict with another one,
 	// so what fn does outside tx must be safe to repeat. fn must use tx, not the store, only from the calling goroutine, and not
-	// after it has returned. After an error of the database the transaction cannot continue: return the error.
+	// after it has returned. The transaction goes on after an answer, which wraps ErrInvalid, ErrNotFound, ErrConflict, ErrLimit or
+	// ErrImport. After another error, and a RefusedError of the kind "database", it cannot: return that.
 	//
 	// Until fn returns, every operation of the store, and of stores that share its pool or its data, with the context passed to fn
 	// or one derived from it returns an InvalidError of the field "context" at once: it could wait for its own transaction. fn must
