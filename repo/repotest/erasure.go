@@ -242,3 +242,43 @@ func ErasedForks(t *testing.T, whole Whole, erase func(name string) (messages, t
 		}
 	}
 }
+
+// DeletionsAreTold tests that the audit trail names each session and plan that is deleted, by whatever, so that who follows it can
+// keep an index or files in step. all deletes sessions and ended plans of a namespace for their age.
+// Guarantee: Deletion: The audit trail names each session and plan that erasure, retention or a call has deleted.
+func DeletionsAreTold(t *testing.T, whole Whole, erase func(name string) error, all func(namespace string) error) {
+	t.Helper()
+	name, namespace, action := randomName(), randomName(), plain(t, whole)
+	gone := map[repo.ID]bool{}
+	make := func(owner string) repo.ID {
+		t.Helper()
+		id := createAs(t, whole.Sessions(), repo.NewSession{Namespace: namespace, Owner: owner}).ID
+		appendTo(t, whole.Sessions(), id, user("x"))
+		gone[id] = true
+		return id
+	}
+	plan := func(use repo.UseAction) repo.ID {
+		t.Helper()
+		use.Namespace = namespace
+		made := usePlan(t, whole, action, use)
+		gone[made.ID] = true
+		return made.ID
+	}
+	top := plan(repo.UseAction{SessionID: make(name)})
+	plan(repo.UseAction{ParentID: top})
+	must(t, name, erase(name))
+	remove(t, whole.Sessions(), make("bob"))
+	ended := plan(repo.UseAction{})
+	plan(repo.UseAction{ParentID: ended})
+	_, err := whole.Plans().Transition(t.Context(), ended, repo.TransitionCancel, repo.Cause{Reason: "x"})
+	must(t, ended, err)
+	make("ann")
+	must(t, namespace, all(namespace))
+	told := map[repo.ID]bool{}
+	entries, err := whole.Audit().List(t.Context(), repo.AuditFilter{Type: "entity_deleted", Namespace: namespace}, repo.Page{})
+	for _, e := range must(t, entries, err).Items {
+		told[e.SessionID], told[e.PlanID] = true, true
+	}
+	delete(told, repo.ID{})
+	wantSame(t, "what the trail names", told, gone)
+}
