@@ -64,21 +64,59 @@ func newList[Filter, Place, Entity any](
 	return list, nil
 }
 
-// PageOf makes a page of rows. One row more than the limit was requested: if it is
-// there, there is a next page.
+// PageOf makes a page of rows, which ends before its entities have limits.MaxReadBytes. One row more than the limit was requested: if it
+// is there, there is a next page.
 func PageOf[Row, Filter, Place, Entity any](
 	list List[Filter, Place, Entity], rows []Row, entityOf func(Row) (Entity, error),
 ) (entities []Entity, next string, err error) {
-	entities = make([]Entity, min(len(rows), list.Limit))
-	for i := range entities {
-		if entities[i], err = entityOf(rows[i]); err != nil {
+	entities = make([]Entity, 0, min(len(rows), list.Limit))
+	for bytes := 0; len(entities) < cap(entities); {
+		entity, err := entityOf(rows[len(entities)])
+		if err != nil {
 			return nil, "", err
 		}
+		if bytes += bytesOf(entity); bytes >= limits.MaxReadBytes && len(entities) > 0 {
+			break
+		}
+		entities = append(entities, entity)
 	}
-	if len(rows) > list.Limit {
-		next = list.Next(entities[list.Limit-1])
+	if len(rows) > len(entities) {
+		next = list.Next(entities[len(entities)-1])
 	}
 	return entities, next, nil
+}
+
+// bytesOf returns about how many bytes an entity of a list has of what may be large.
+func bytesOf(entity any) (bytes int) {
+	switch e := entity.(type) {
+	case repo.Session:
+		return len(e.Metadata)
+	case ActiveSession:
+		return len(e.Session.Metadata)
+	case repo.StateValue:
+		return len(e.Value)
+	case repo.AuditEntry:
+		return len(e.Details)
+	case repo.LegalHold:
+		return len(e.Reason)
+	case repo.Action:
+		bytes = len(e.Description) + len(e.DefinitionOfDone) + len(e.InputsSchema)
+		for _, a := range e.Arguments {
+			bytes += len(a.Description) + len(a.Default)
+		}
+		for _, text := range e.Invariants {
+			bytes += len(text)
+		}
+	case repo.Plan:
+		bytes = len(e.Description) + len(e.DefinitionOfDone) + len(e.AutomationSnapshot) + len(e.ErrorMessage) + len(e.ErrorDetails) + len(e.CancelReason)
+		for _, a := range e.Arguments {
+			bytes += len(a.Value)
+		}
+		for _, i := range e.Invariants {
+			bytes += len(i.Text)
+		}
+	}
+	return bytes
 }
 
 // SessionList checks a page of sessions, which are ordered newest first. For

@@ -60,7 +60,8 @@ func (a *actions) List(ctx context.Context, filter repo.ActionFilter, page repo.
 	if err != nil {
 		return repo.List[repo.Action]{}, err
 	}
-	rows, err := run(ctx, a.exec.read, queries.ActionList, db.ActionListParams{
+	var fit fits
+	rows, err := run(ctx, fit.in(a.exec.read), queries.ActionList, db.ActionListParams{
 		Server:    list.Filter.Server,
 		Namespace: list.Filter.Namespace,
 		AfterName: list.After,
@@ -71,6 +72,7 @@ func (a *actions) List(ctx context.Context, filter repo.ActionFilter, page repo.
 	if err != nil {
 		return repo.List[repo.Action]{}, err
 	}
+	list.Limit = fit.limit(list.Limit, len(rows))
 	actions, next, err := rules.PageOf(list, rows, actionOf)
 	return repo.List[repo.Action]{Items: actions, Next: next}, err
 }

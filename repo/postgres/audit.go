@@ -74,17 +74,19 @@ func (a *audit) List(ctx context.Context, filter repo.AuditFilter, page repo.Pag
 	if err != nil {
 		return repo.List[repo.AuditEntry]{}, err
 	}
-	rows, err := a.list(ctx, list.Filter, list.After, list.Limit+1) // one extra row tells whether there is a next page
+	var fit fits
+	rows, err := a.list(ctx, fit.in(a.exec.read), list.Filter, list.After, list.Limit+1) // one extra row tells whether there is a next page
 	if err != nil {
 		return repo.List[repo.AuditEntry]{}, err
 	}
+	list.Limit = fit.limit(list.Limit, len(rows))
 	entries, next, err := rules.PageOf(list, rows,
 		func(row db.AuditEntry) (repo.AuditEntry, error) { return auditEntryOf(row), nil })
 	return repo.List[repo.AuditEntry]{Items: entries, Next: next}, err
 }
 
 func (a *audit) list(
-	ctx context.Context, filter repo.AuditFilter, after rules.Place, limit int,
+	ctx context.Context, by way, filter repo.AuditFilter, after rules.Place, limit int,
 ) ([]db.AuditEntry, error) {
 	from, before := filter.OccurredFrom, rules.Until(filter.OccurredBefore)
 	params := db.AuditListAscendingParams{
@@ -98,13 +100,13 @@ func (a *audit) list(
 			after = rules.Place{CreatedAt: from} // no id is before zero
 		}
 		params.AfterOccurredAt, params.AfterID = after.CreatedAt, toUUID(after.ID)
-		return run(ctx, filtered(a.exec.read), queries.AuditListAscending, params)
+		return run(ctx, filtered(by), queries.AuditListAscending, params)
 	}
 	if !after.CreatedAt.Before(before) {
 		after = rules.Place{CreatedAt: before}
 	}
 	params.Bound, params.AfterOccurredAt, params.AfterID = from, after.CreatedAt, toUUID(after.ID)
-	return run(ctx, filtered(a.exec.read), queries.AuditListDescending, db.AuditListDescendingParams(params))
+	return run(ctx, filtered(by), queries.AuditListDescending, db.AuditListDescendingParams(params))
 }
 
 func (a *audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (count int64, more bool, err error) {
@@ -133,7 +135,8 @@ func (a *audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer
 	export := rules.NewAuditExport(ctx, w)
 	var after rules.Place
 	for {
-		rows, err := a.list(ctx, filter, after, repo.MaxPageSize)
+		var fit fits
+		rows, err := a.list(ctx, fit.in(a.exec.read), filter, after, repo.MaxPageSize)
 		if err != nil {
 			return err
 		}
@@ -142,7 +145,7 @@ func (a *audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer
 				return err
 			}
 		}
-		if len(rows) < repo.MaxPageSize {
+		if len(rows) < repo.MaxPageSize && !fit.cut {
 			return export.Close()
 		}
 		last := rows[len(rows)-1]

@@ -32,40 +32,42 @@ func (p *plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page
 	if err != nil {
 		return repo.List[repo.Plan]{}, err
 	}
-	rows, err := p.list(ctx, list.Filter, list.After, int32(list.Limit+1)) // one extra row tells whether there is a next page
+	var fit fits
+	rows, err := p.list(ctx, fit.in(p.exec.read), list.Filter, list.After, int32(list.Limit+1)) // one extra row tells whether there is a next page
 	if err != nil {
 		return repo.List[repo.Plan]{}, err
 	}
+	list.Limit = fit.limit(list.Limit, len(rows))
 	plans, next, err := rules.PageOf(list, rows, planOf)
 	return repo.List[repo.Plan]{Items: plans, Next: next}, err
 }
 
 // list chooses the query with the most selective index.
-func (p *plans) list(ctx context.Context, filter repo.PlanFilter, after repo.ID, maxRows int32) ([]db.Plan, error) {
+func (p *plans) list(ctx context.Context, by way, filter repo.PlanFilter, after repo.ID, maxRows int32) ([]db.Plan, error) {
 	switch {
 	case !filter.SessionID.IsZero():
-		return run(ctx, p.exec.read, queries.PlanListBySession, db.PlanListBySessionParams{
+		return run(ctx, by, queries.PlanListBySession, db.PlanListBySessionParams{
 			SessionID: toUUID(filter.SessionID), AfterID: toUUID(after), MaxRows: maxRows,
 			Namespace: filter.Namespace, Phase: string(filter.Phase), State: string(filter.State),
 		})
 	case filter.Project != "":
-		return run(ctx, p.exec.read, queries.PlanListByProject, db.PlanListByProjectParams{
+		return run(ctx, by, queries.PlanListByProject, db.PlanListByProjectParams{
 			Project: filter.Project, AfterID: toUUID(after), MaxRows: maxRows,
 			Namespace: filter.Namespace, Phase: string(filter.Phase), State: string(filter.State),
 		})
 	case filter.Action != "" && filter.Namespace == "":
 		phases, states := stagesOf(filter)
-		return run(ctx, p.exec.read, queries.PlanListByAction, db.PlanListByActionParams{
+		return run(ctx, by, queries.PlanListByAction, db.PlanListByActionParams{
 			Phases: phases, States: states, ActionName: filter.Action, AfterID: toUUID(after), MaxRows: maxRows,
 		})
 	case !filter.ParentID.IsZero() || filter.Phase == "" && filter.State == "" && filter.Action == "":
-		return run(ctx, filtered(p.exec.read), queries.PlanList, db.PlanListParams{
+		return run(ctx, filtered(by), queries.PlanList, db.PlanListParams{
 			AfterID: toUUID(after), MaxRows: maxRows, ParentID: toOptionalUUID(filter.ParentID),
 			Namespace: toNullable(filter.Namespace), Phase: toNullable(string(filter.Phase)), State: toNullable(string(filter.State)),
 		})
 	}
 	phases, states := stagesOf(filter)
-	return run(ctx, p.exec.read, queries.PlanListByStage, db.PlanListByStageParams{
+	return run(ctx, by, queries.PlanListByStage, db.PlanListByStageParams{
 		Phases: phases, States: states, Namespace: filter.Namespace, AfterID: toUUID(after), MaxRows: maxRows, ActionName: filter.Action,
 	})
 }

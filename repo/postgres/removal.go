@@ -184,7 +184,8 @@ func (r *remover) forgetEntries(ctx context.Context, filter repo.AuditFilter, pa
 		return nil //nolint:nilerr // it is the owner of a session, whose name may be longer
 	}
 	for after := (rules.Place{}); ; {
-		rows, err := (&audit{r.exec}).list(ctx, filter, after, forgetRows)
+		var fit fits
+		rows, err := (&audit{r.exec}).list(ctx, fit.in(r.exec.read), filter, after, forgetRows)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -200,7 +201,7 @@ func (r *remover) forgetEntries(ctx context.Context, filter repo.AuditFilter, pa
 			return err
 		}
 		f.Add(removal.Forgotten{Entries: row.Erased, Held: row.Held})
-		if len(rows) < forgetRows {
+		if len(rows) < forgetRows && !fit.cut {
 			return nil
 		}
 	}

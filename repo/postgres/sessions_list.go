@@ -20,7 +20,8 @@ func (s *sessions) List(ctx context.Context, filter repo.SessionFilter, page rep
 	if err != nil {
 		return repo.List[repo.Session]{}, err
 	}
-	rows, err := run(ctx, filtered(s.exec.read), queries.SessionList, db.SessionListParams{
+	var fit fits
+	rows, err := run(ctx, filtered(fit.in(s.exec.read)), queries.SessionList, db.SessionListParams{
 		Namespace:      list.Filter.Namespace,
 		Owner:          toNullable(list.Filter.Owner),
 		Actor:          toNullable(list.Filter.Actor),
@@ -33,6 +34,7 @@ func (s *sessions) List(ctx context.Context, filter repo.SessionFilter, page rep
 	if err != nil {
 		return repo.List[repo.Session]{}, err
 	}
+	list.Limit = fit.limit(list.Limit, len(rows))
 	sessions, next, err := rules.PageOf(list, rows,
 		func(row db.SessionListRow) (repo.Session, error) { return sessionOf(db.SessionGetRow(row)), nil })
 	return repo.List[repo.Session]{Items: sessions, Next: next}, err
@@ -59,10 +61,12 @@ func (s *sessions) listActive(ctx context.Context, filter repo.SessionFilter, pa
 	if after.Coarse {
 		params.BelowAt, params.BelowID = params.AfterAt, params.AfterID
 	}
-	rows, err := run(ctx, filtered(s.exec.read), queries.SessionListActive, params)
+	var fit fits
+	rows, err := run(ctx, filtered(fit.in(s.exec.read)), queries.SessionListActive, params)
 	if err != nil {
 		return repo.List[repo.Session]{}, err
 	}
+	list.Limit = fit.limit(list.Limit, len(rows))
 	return rules.ActivePage(list, rows, func(row db.SessionListActiveRow) rules.ActiveSession {
 		session := sessionOf(db.SessionGetRow{
 			Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
@@ -76,13 +80,15 @@ func (s *sessions) listIdle(ctx context.Context, filter repo.SessionFilter, page
 	if err != nil {
 		return repo.List[repo.Session]{}, err
 	}
-	rows, err := run(ctx, s.exec.read, queries.SessionListIdle, db.SessionListIdleParams{
+	var fit fits
+	rows, err := run(ctx, fit.in(s.exec.read), queries.SessionListIdle, db.SessionListIdleParams{
 		Namespace: list.Filter.Namespace, IdleSince: list.Filter.IdleSince, AfterAt: list.After.CreatedAt, AfterID: toUUID(list.After.ID),
 		MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
 	})
 	if err != nil {
 		return repo.List[repo.Session]{}, err
 	}
+	list.Limit = fit.limit(list.Limit, len(rows))
 	return rules.ActivePage(list, rows, func(row db.SessionListIdleRow) rules.ActiveSession {
 		session := sessionOf(db.SessionGetRow{
 			Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
