@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/removal"
 )
@@ -273,7 +274,13 @@ func DeletionsAreTold(t *testing.T, whole Whole, erase func(name string) error, 
 	_, err := whole.Plans().Transition(t.Context(), ended, repo.TransitionCancel, repo.Cause{Reason: "x"})
 	must(t, ended, err)
 	make("ann")
-	must(t, namespace, all(namespace))
+	await.For(t, "all is removed", func() bool { // an age has to pass
+		must(t, namespace, all(namespace))
+		sessions, err := whole.Sessions().List(t.Context(), repo.SessionFilter{Namespace: namespace, AnyOwner: true}, repo.Page{})
+		must(t, sessions, err)
+		plans, err := whole.Plans().List(t.Context(), repo.PlanFilter{Namespace: namespace}, repo.Page{})
+		return len(sessions.Items)+len(must(t, plans, err).Items) == 0
+	})
 	told := map[repo.ID]bool{}
 	entries, err := whole.Audit().List(t.Context(), repo.AuditFilter{Type: "entity_deleted", Namespace: namespace}, repo.Page{})
 	for _, e := range must(t, entries, err).Items {
