@@ -314,7 +314,7 @@ WITH found AS MATERIALIZED (
         SELECT h.plan_id FROM plan_history h WHERE h.actor = $1::text AND h.plan_id > $2 ORDER BY h.plan_id LIMIT $3
     ) AS f
 ), locked AS MATERIALIZED (
-    SELECT p.id, p.projects, p.namespace, p.session_id, p.state IN ('queued', 'processing') AS busy FROM plans p
+    SELECT p.id, p.projects, p.namespace, p.session_id, p.state IN ('queued', 'processing', 'complete') AS busy FROM plans p
     WHERE p.id = ANY (ARRAY(SELECT f.plan_id FROM found f)) AND (cardinality($4::text[]) = 0 OR p.namespace = ANY ($4::text[]))
     ORDER BY p.id FOR NO KEY UPDATE
 ), judged AS MATERIALIZED (
@@ -377,7 +377,7 @@ type PlanForgetRow struct {
 
 // Names stand for somebody in namespaces; none given: in all. What has no namespace is in the default one.
 // Index: plan_history_actor_plan_id_idx, plans_pkey, plan_history_pkey, plan_projects_pkey, plan_claims_pkey. Replaces what somebody did and said in the
-// history of plans, behind one; the texts of plans that they made, unless these have work; and those that say why a plan failed or
+// history of plans, behind one; the texts of plans that they made, unless these have work (rules.IsOpen); and those that say why a plan failed or
 // was cancelled, if that is by them. What a sweep writes beside it names nobody.
 func (q *Queries) PlanForget(ctx context.Context, db DBTX, arg PlanForgetParams) (PlanForgetRow, error) {
 	row := db.QueryRow(ctx, planForget,

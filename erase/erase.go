@@ -317,12 +317,24 @@ func (e *erasure) sessions(ctx context.Context, namespace string) error {
 		return err
 	}
 	none := ""
+	stored, err := removalOf(e.store)
+	if err != nil {
+		return err
+	}
 	for _, actor := range e.names() {
 		if len(actor) > repo.MaxNameBytes { // an owner's
 			continue
 		}
 		err := pages.Items(list(repo.SessionFilter{Namespace: namespace, AnyOwner: true, Actor: actor}), func(s repo.Session) error {
-			_, err := e.store.Sessions().Update(ctx, s.ID, repo.SessionUpdate{Actor: &none})
+			judged, err := stored.Judge(ctx, []repo.ID{s.ID})
+			if err != nil || len(judged) == 0 {
+				return err
+			}
+			if judged[0].Held {
+				e.receipt.Held++
+				return nil
+			}
+			_, err = e.store.Sessions().Update(ctx, s.ID, repo.SessionUpdate{Actor: &none})
 			if err == nil {
 				e.receipt.Actors++
 			}

@@ -54,14 +54,14 @@ FROM sessions s WHERE s.id = ANY (@ids::uuid[]);
 
 -- name: PlanForget :one
 -- Index: plan_history_actor_plan_id_idx, plans_pkey, plan_history_pkey, plan_projects_pkey, plan_claims_pkey. Replaces what somebody did and said in the
--- history of plans, behind one; the texts of plans that they made, unless these have work; and those that say why a plan failed or
+-- history of plans, behind one; the texts of plans that they made, unless these have work (rules.IsOpen); and those that say why a plan failed or
 -- was cancelled, if that is by them. What a sweep writes beside it names nobody.
 WITH found AS MATERIALIZED (
     SELECT DISTINCT f.plan_id FROM (
         SELECT h.plan_id FROM plan_history h WHERE h.actor = @name::text AND h.plan_id > @after_id ORDER BY h.plan_id LIMIT @max_rows
     ) AS f
 ), locked AS MATERIALIZED (
-    SELECT p.id, p.projects, p.namespace, p.session_id, p.state IN ('queued', 'processing') AS busy FROM plans p
+    SELECT p.id, p.projects, p.namespace, p.session_id, p.state IN ('queued', 'processing', 'complete') AS busy FROM plans p
     WHERE p.id = ANY (ARRAY(SELECT f.plan_id FROM found f)) AND (cardinality(@namespaces::text[]) = 0 OR p.namespace = ANY (@namespaces::text[]))
     ORDER BY p.id FOR NO KEY UPDATE
 ), judged AS MATERIALIZED (

@@ -24,7 +24,10 @@ func (s sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 		if state, err := t.scope(repo.Scope{SessionID: id}); err == nil && state != nil {
 			version, values = state.version, state.from("", "")
 		}
-		return sessionRow{Session: r.snapshot(t), planIDs: r.planIDs, messages: slices.Clone(r.all()), inherited: r.inherited, follows: r.follows}, nil
+		linked := slices.DeleteFunc(slices.Clone(r.planIDs), func(id repo.ID) bool {
+			return s.options.view != "" && s.options.view != t.plans.get(id).Namespace
+		})
+		return sessionRow{Session: r.snapshot(t), planIDs: linked, messages: slices.Clone(r.all()), inherited: r.inherited, follows: r.follows}, nil
 	})
 	if err != nil {
 		return err

@@ -159,7 +159,7 @@ func (t *tables) forgetName(name string, in func(namespace string) bool, f *remo
 
 func (t *tables) forgetPlan(r *planRow, name string, f *removal.Forgotten) {
 	changed := &planRow{Plan: copyPlan(r.Plan), events: slices.Clone(r.events), fence: r.fence}
-	busy := rules.IsBusy(r.Plan)
+	busy := rules.IsOpen(r.Plan)
 	var used, ran, failed, cancelled bool
 	for i := range changed.events {
 		e := &changed.events[i]

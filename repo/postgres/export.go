@@ -37,9 +37,11 @@ func (s *sessions) export(ctx context.Context, id repo.ID, w io.Writer) error {
 	}
 	defer begun.Close()
 	session := begun.session
-	linked := make([]repo.ID, len(session.Plans))
-	for i, plan := range session.Plans {
-		linked[i] = plan.ID
+	var linked []repo.ID
+	for _, plan := range session.Plans {
+		if s.view == "" || s.view == plan.Namespace {
+			linked = append(linked, plan.ID)
+		}
 	}
 	writer, err := export.NewWriter(ctxio.NewWriter(ctx, w), session, linked, begun.history)
 	if err != nil {

@@ -120,7 +120,7 @@ type Forgotten struct {
 	Actions     int64 `json:"actions"`
 	Streams     int64 `json:"streams"`
 	Texts       int64 `json:"fork_messages"` // of the sessions, which forks have
-	Held        int64 `json:"held"`          // plans and audit entries that a legal hold keeps: they are left
+	Held        int64 `json:"held"`          // plans, audit entries and sessions of others that a legal hold keeps: they are left
 	// Live counts plans that the person has made, and that have work to do: their texts and their maker are left. Cancel them, and
 	// erase again.
 	Live int64 `json:"live_plans"`

@@ -221,6 +221,13 @@ func ErasedForks(t *testing.T, whole Whole, erase func(name string) (messages, t
 	_, _, err = erase(carl)
 	must(t, carl, err)
 	wantSame(t, "what the fork's import had brought", readAll(t, sessions, bobs[1])[0].Content, name)
+	// What a hold keeps of others' stays, and so does a plan of the person's that waits for a decision.
+	acted := createAs(t, sessions, repo.NewSession{Namespace: namespace, Owner: "ann", Actor: name})
+	hold = repo.LegalHold{SessionID: acted.ID, Reason: "x"}
+	must(t, hold, sessions.Hold(ctx, hold))
+	plan := usePlan(t, whole, plain(t, whole), repo.UseAction{Namespace: namespace, Actor: name, Description: name})
+	move(t, whole, plan.ID, repo.TransitionStart)
+	move(t, whole, plan.ID, repo.TransitionComplete)
 	lease, err := whole.Leases().Acquire(ctx, repo.NewLease{Key: repo.LeaseKey{Kind: "user", Name: name}, Owner: "worker", Slots: 2})
 	must(t, lease, err)
 	must(t, lease, whole.Leases().Release(ctx, lease))
@@ -230,6 +237,16 @@ func ErasedForks(t *testing.T, whole Whole, erase func(name string) (messages, t
 	for _, id := range bobs {
 		wantSame(t, "content", readAll(t, sessions, id)[0].Content, "erased")
 	}
+	wantSame(t, "the actor of a session that is held", get(t, sessions, acted.ID).Actor, name)
+	wantSame(t, "the plan that waits", getPlan(t, whole, plan.ID).Description, name)
+	must(t, hold, sessions.Release(ctx, hold))
+	move(t, whole, plan.ID, repo.TransitionExecute)
+	_, err = whole.Plans().Transition(ctx, plan.ID, repo.TransitionCancel, repo.Cause{Reason: "x"})
+	must(t, plan, err)
+	_, _, err = erase(name)
+	must(t, name, err)
+	wantSame(t, "the actor", get(t, sessions, acted.ID).Actor, "")
+	wantSame(t, "the plan", getPlan(t, whole, plan.ID).Description, "")
 	wantSame(t, "what somebody else had", readAll(t, sessions, anns)[1].Content, name)
 	for after := (removal.Name{}); ; {
 		names, err := whole.Removal().Names(ctx, after)
