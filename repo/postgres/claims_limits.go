@@ -177,7 +177,7 @@ func lanesAnywhere(ctx context.Context, q db.DBTX, claim repo.Claim, after strin
 		switch {
 		case row.Phase == "": // its claims alone
 			for _, phase := range phases {
-				for _, action := range actions {
+				for _, action := range rules.ActionsIn(actions, row.Namespace) {
 					l.add(row.Namespace, phase, noPriority, action)
 				}
 			}
