@@ -26,8 +26,8 @@ WITH locked AS (
         ) AS h
         UNION ALL
         SELECT i.next_sequence, i.fence, i.fenced_only, i.follows, i.updated_at, i.hint FROM (
-            SELECT t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
-            WHERE t.session_id = s.session_id FOR UPDATE SKIP LOCKED
+            SELECT o.next_sequence, o.fence, o.fenced_only, o.follows, o.updated_at, o.ctid::tid AS hint FROM session_counters o
+            WHERE o.session_id = s.session_id FOR UPDATE SKIP LOCKED
         ) AS i
         LIMIT 1
     ) AS c

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,52 +69,39 @@ func newList[Filter, Place, Entity any](
 // is there, there is a next page.
 func PageOf[Row, Filter, Place, Entity any](
 	list List[Filter, Place, Entity], rows []Row, entityOf func(Row) (Entity, error),
-) (entities []Entity, next string, err error) {
-	entities = make([]Entity, 0, min(len(rows), list.Limit))
-	for bytes := 0; len(entities) < cap(entities); {
-		entity, err := entityOf(rows[len(entities)])
+) (page repo.List[Entity], err error) {
+	page.Items = make([]Entity, 0, min(len(rows), list.Limit))
+	for bytes := 0; len(page.Items) < cap(page.Items); {
+		entity, err := entityOf(rows[len(page.Items)])
 		if err != nil {
-			return nil, "", err
+			return repo.List[Entity]{}, err
 		}
-		if bytes += bytesOf(entity); bytes >= limits.MaxReadBytes && len(entities) > 0 {
+		if bytes += bytesOf(reflect.ValueOf(entity)); bytes >= limits.MaxReadBytes && len(page.Items) > 0 {
 			break
 		}
-		entities = append(entities, entity)
+		page.Items = append(page.Items, entity)
 	}
-	if len(rows) > len(entities) {
-		next = list.Next(entities[len(entities)-1])
+	if len(rows) > len(page.Items) {
+		page.Next = list.next(page.Items[len(page.Items)-1])
 	}
-	return entities, next, nil
+	return page, nil
 }
 
-// bytesOf returns about how many bytes an entity of a list has of what may be large.
-func bytesOf(entity any) (bytes int) {
-	switch e := entity.(type) {
-	case repo.Session:
-		return len(e.Metadata)
-	case ActiveSession:
-		return len(e.Session.Metadata)
-	case repo.StateValue:
-		return len(e.Value)
-	case repo.AuditEntry:
-		return len(e.Details)
-	case repo.LegalHold:
-		return len(e.Reason)
-	case repo.Action:
-		bytes = len(e.Description) + len(e.DefinitionOfDone) + len(e.InputsSchema)
-		for _, a := range e.Arguments {
-			bytes += len(a.Description) + len(a.Default)
+// bytesOf returns how many bytes the texts and documents of an entity have.
+func bytesOf(v reflect.Value) (bytes int) {
+	switch v.Kind() {
+	case reflect.String:
+		return v.Len()
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return v.Len()
 		}
-		for _, text := range e.Invariants {
-			bytes += len(text)
+		for i := range v.Len() {
+			bytes += bytesOf(v.Index(i))
 		}
-	case repo.Plan:
-		bytes = len(e.Description) + len(e.DefinitionOfDone) + len(e.AutomationSnapshot) + len(e.ErrorMessage) + len(e.ErrorDetails) + len(e.CancelReason)
-		for _, a := range e.Arguments {
-			bytes += len(a.Value)
-		}
-		for _, i := range e.Invariants {
-			bytes += len(i.Text)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			bytes += bytesOf(v.Field(i))
 		}
 	}
 	return bytes
@@ -197,14 +185,11 @@ func IdleSessionList(f repo.SessionFilter, page repo.Page) (list List[repo.Sessi
 	return newList(f, page, Place{}, placeOf, places, "idle sessions", f.Namespace, f.IdleSince.String())
 }
 
-// ActivePage is PageOf for a list by activity.
-func ActivePage[Row any](
-	list List[repo.SessionFilter, Place, ActiveSession], rows []Row, sessionOf func(Row) ActiveSession,
-) (page repo.List[repo.Session], err error) {
-	active, next, err := PageOf(list, rows, func(row Row) (ActiveSession, error) { return sessionOf(row), nil })
-	page = repo.List[repo.Session]{Items: make([]repo.Session, len(active)), Next: next}
-	for i := range active {
-		page.Items[i] = active[i].Session
+// ActivePage returns the sessions of a page by activity.
+func ActivePage(active repo.List[ActiveSession], err error) (repo.List[repo.Session], error) {
+	page := repo.List[repo.Session]{Items: make([]repo.Session, len(active.Items)), Next: active.Next}
+	for i := range active.Items {
+		page.Items[i] = active.Items[i].Session
 	}
 	return page, err
 }

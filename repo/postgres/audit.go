@@ -71,18 +71,9 @@ func (a *audit) Entry(ctx context.Context, id repo.ID) (repo.AuditEntry, error) 
 
 func (a *audit) List(ctx context.Context, filter repo.AuditFilter, page repo.Page) (repo.List[repo.AuditEntry], error) {
 	list, err := rules.AuditList(filter, page)
-	if err != nil {
-		return repo.List[repo.AuditEntry]{}, err
-	}
-	var fit fits
-	rows, err := a.list(ctx, fit.in(a.exec.read), list.Filter, list.After, list.Limit+1) // one extra row tells whether there is a next page
-	if err != nil {
-		return repo.List[repo.AuditEntry]{}, err
-	}
-	list.Limit = fit.limit(list.Limit, len(rows))
-	entries, next, err := rules.PageOf(list, rows,
-		func(row db.AuditEntry) (repo.AuditEntry, error) { return auditEntryOf(row), nil })
-	return repo.List[repo.AuditEntry]{Items: entries, Next: next}, err
+	return listed(a.exec.read, list, err, func(by way) ([]db.AuditEntry, error) {
+		return a.list(ctx, by, list.Filter, list.After, list.Limit+1) // one extra row tells whether there is a next page
+	}, func(row db.AuditEntry) (repo.AuditEntry, error) { return auditEntryOf(row), nil })
 }
 
 func (a *audit) list(

@@ -7,6 +7,8 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
+	"github.com/seed-df90f812/agentstore/repo"
 )
 
 // fits bounds the bytes of the rows of a list. What is beyond limits.MaxReadBytes is not kept in memory, but for one row, which tells
@@ -20,12 +22,22 @@ func (f *fits) in(by way) way {
 	}
 }
 
-// limit is that of a page of which so many rows were read.
-func (f *fits) limit(limit, rows int) int {
-	if f.cut {
-		return rows - 1
+// listed reads a page of a list that was checked.
+func listed[Row, Filter, Place, Entity any](
+	by way, list rules.List[Filter, Place, Entity], err error, read func(way) ([]Row, error), entityOf func(Row) (Entity, error),
+) (page repo.List[Entity], _ error) {
+	var fit fits
+	var rows []Row
+	if err == nil {
+		rows, err = read(fit.in(by))
 	}
-	return limit
+	if err != nil {
+		return page, err
+	}
+	if fit.cut {
+		list.Limit = len(rows) - 1
+	}
+	return rules.PageOf(list, rows, entityOf)
 }
 
 type fitting struct {

@@ -95,11 +95,13 @@ func (s *state) List(ctx context.Context, scope repo.Scope, prefix string, page 
 	if rows[0].Key == "" {
 		rows = nil
 	}
-	list.Limit = fit.limit(list.Limit, len(rows))
-	values, next, err := rules.PageOf(list, rows, func(row db.StateListRow) (repo.StateValue, error) {
+	if fit.cut {
+		list.Limit = len(rows) - 1
+	}
+	values, err := rules.PageOf(list, rows, func(row db.StateListRow) (repo.StateValue, error) {
 		return stateValueOf(row.Key, row.Value, row.Version, row.UpdatedAt), nil
 	})
-	return repo.StatePage{Version: version, Values: values, Next: next}, err
+	return repo.StatePage{Version: version, Values: values.Items, Next: values.Next}, err
 }
 
 func (s *state) Erase(ctx context.Context, scopeName string) (int64, error) {
