@@ -15,8 +15,7 @@ type Store interface {
 	//
 	// InTx runs fn again, a bounded number of times, if the database aborted the transaction because of a conflict with another one,
 	// so what fn does outside tx must be safe to repeat. fn must use tx, not the store, only from the calling goroutine, and not
-	// after it has returned. The transaction goes on after an answer, which wraps ErrInvalid, ErrNotFound, ErrConflict, ErrLimit or
-	// ErrImport. After another error, and a RefusedError of the kind "database", it cannot: return that.
+	// after it has returned. A conflict, or another answer, leaves the transaction usable. After an error of the database it is not: return that.
 	//
 	// Until fn returns, every operation of the store, and of stores that share its pool or its data, with the context passed to fn
 	// or one derived from it returns an InvalidError of the field "context" at once: it could wait for its own transaction. fn must
@@ -47,8 +46,7 @@ type Sessions interface {
 	Create(ctx context.Context, session NewSession) (Session, error)
 	// Get returns the session.
 	Get(ctx context.Context, id ID) (Session, error)
-	// Find returns the id of the session with this key. It may be that of a deleted one until an operation says so: see
-	// adapter.ByKey.
+	// Find returns the id of the session with this key: perhaps of a deleted one, until an operation says so (adapter.ByKey).
 	Find(ctx context.Context, key SessionKey) (ID, error)
 	// Read returns sessions with some of their messages, and states, as they were at one moment. Beyond 16 MiB of content, metadata
 	// and payload messages are left out, session by session, in the order of the ids (SessionSnapshot.Cut); one at least is

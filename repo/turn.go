@@ -26,8 +26,7 @@ type Turn struct {
 	Head  *int64 // Head, if set, must be the sequence of the transcript's last message, or -1: SequenceConflictError
 	// Fence is that of the session's lease: FencedError if a later one was given. Zero: none.
 	Fence int64
-	// Create, if set, is the session to create if it does not exist, with the id SessionID. One that was deleted is then refused: with
-	// SessionID zero, a turn that comes late makes another one. Its Existing is not used.
+	// Create, if set, is the session to create if it does not exist. With SessionID, one that was deleted is not made again.
 	Create *NewSession
 }
 

@@ -28,7 +28,7 @@ func listTests() []test {
 }
 
 // A page of any list ends before its items have 16 MiB, with one at least, and the next one goes on.
-// Guarantee: Lists: A page ends before its items have 16 MiB, and loses none.
+// Guarantee: Sessions: A page of any list ends before its items have 16 MiB together.
 func testListBytes(t *testing.T, r repo.Repositories) {
 	ctx, namespace, owner := t.Context(), spaceOf(r), randomName()
 	const count = 20

@@ -56,7 +56,7 @@ var grouped = map[string]func(t *testing.T, store *agentstore.Store) (write func
 
 // The tables were as small as can be when the server made its plans, which it keeps. Then an open snapshot keeps 20,000 versions of
 // each row. A write reads a few blocks nevertheless.
-// Guarantee: Appending: Beside an old snapshot no grouped write reads all versions of a row.
+// Guarantee: Messages: Beside an old snapshot no grouped write reads all versions of a row.
 func TestGroupedWritesBesideASnapshot(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range grouped {
