@@ -8,6 +8,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -156,4 +157,48 @@ func ExampleRedactor() {
 	// Output:
 	// {"user":"ada","pin":"[REDACTED]","url":"postgres://app:[REDACTED]@db/agents"}
 	// Authorization: Bearer [REDACTED]
+}
+
+// An exporter that follows the trail by its leaves misses nothing: an entry that is written late, from a spool or by a long
+// transaction, has an earlier time than others, and a later leaf. It keeps next with what it has exported.
+func Example_follow() {
+	ctx := context.Background()
+	store := memory.New()
+	defer func() { _ = store.Close() }()
+	sealer, err := audit.NewSealer(store.AuditLog(), audit.SealerOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	next := int64(0)
+	poll := func() {
+		if _, err := sealer.SealOnce(ctx); err != nil { // or a Sealer that runs
+			log.Fatal(err)
+		}
+		for more := true; more; {
+			leaves, err := store.AuditLog().Leaves(ctx, next, 1000)
+			if err != nil {
+				log.Fatal(err)
+			}
+			for _, leaf := range leaves {
+				next = leaf.Sequence + 1
+				if leaf.Entry != nil { // it was not pruned since
+					fmt.Println(leaf.Sequence, leaf.Entry.Type, leaf.Entry.OccurredAt.Format(time.TimeOnly))
+				}
+			}
+			more = len(leaves) > 0
+		}
+	}
+	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	record := func(kind string, at time.Time) {
+		if err := store.Audit().Record(ctx, repo.AuditEntry{ID: repo.NewID(), Type: kind, OccurredAt: at}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	record(audit.EventToolInvoked, noon)
+	poll()
+	record(audit.EventAuthFailure, noon.Add(-time.Hour)) // late
+	poll()
+	// Output:
+	// 0 tool_invoked 12:00:00
+	// 1 auth_failure 11:00:00
 }

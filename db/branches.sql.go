@@ -146,7 +146,7 @@ const forkImport = `-- name: ForkImport :exec
 WITH noted AS (
     INSERT INTO session_ids (id) SELECT $2::uuid ON CONFLICT DO NOTHING
 ), left_over AS (
-    INSERT INTO session_branches (session_id) SELECT $2::uuid
+    INSERT INTO session_branches (session_id, importer) SELECT $2::uuid, $3::uuid
     ON CONFLICT (session_id) DO UPDATE SET session_id = excluded.session_id
     RETURNING true
 ), stored AS (
@@ -155,10 +155,10 @@ WITH noted AS (
         n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
         nullif(n.occurred_at, '0001-01-01 00:00:00+00'), n.created_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
     FROM ROWS FROM (
-        unnest($3::bigint[]), unnest($1::uuid[]), unnest($4::text[]), unnest($5::text[]),
-        unnest($6::text[]), unnest($7::bytea[]), unnest($8::text[]), unnest($9::text[]),
-        unnest($10::timestamptz[]), unnest($11::timestamptz[]),
-        unnest($12::integer[]), unnest($13::text[]), unnest($14::bigint[])
+        unnest($4::bigint[]), unnest($1::uuid[]), unnest($5::text[]), unnest($6::text[]),
+        unnest($7::text[]), unnest($8::bytea[]), unnest($9::text[]), unnest($10::text[]),
+        unnest($11::timestamptz[]), unnest($12::timestamptz[]),
+        unnest($13::integer[]), unnest($14::text[]), unnest($15::bigint[])
     ) AS n (sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
     RETURNING true
 )
@@ -168,6 +168,7 @@ SELECT rows_left_out('messages') WHERE (SELECT count(*) FROM stored) <> cardinal
 type ForkImportParams struct {
 	Ids         []pgtype.UUID
 	SessionID   pgtype.UUID
+	Importer    pgtype.UUID
 	Sequences   []int64
 	Roles       []string
 	Contents    []string
@@ -188,6 +189,7 @@ func (q *Queries) ForkImport(ctx context.Context, db DBTX, arg ForkImportParams)
 	_, err := db.Exec(ctx, forkImport,
 		arg.Ids,
 		arg.SessionID,
+		arg.Importer,
 		arg.Sequences,
 		arg.Roles,
 		arg.Contents,
@@ -202,6 +204,31 @@ func (q *Queries) ForkImport(ctx context.Context, db DBTX, arg ForkImportParams)
 		arg.Follows,
 	)
 	return err
+}
+
+const forkImported = `-- name: ForkImported :many
+SELECT b.session_id FROM session_branches b WHERE b.importer = ANY ($1::uuid[])
+`
+
+// Index: session_branches_importer_idx. The ids under which ForkImport has stored what forks had of others.
+func (q *Queries) ForkImported(ctx context.Context, db DBTX, sessionIds []pgtype.UUID) ([]pgtype.UUID, error) {
+	rows, err := db.Query(ctx, forkImported, sessionIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []pgtype.UUID
+	for rows.Next() {
+		var session_id pgtype.UUID
+		if err := rows.Scan(&session_id); err != nil {
+			return nil, err
+		}
+		items = append(items, session_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const forkInsert = `-- name: ForkInsert :exec

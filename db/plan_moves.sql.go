@@ -121,7 +121,7 @@ WITH asked AS MATERIALIZED (
         reversion_count = a.reversion_count, attempt = a.attempt, deadline = nullif(a.deadline, '10000-01-01 00:00:00+00'),
         not_before = f.not_before, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, f.now)
     FROM free f JOIN asked a ON a.place = f.place
-    WHERE p.id = f.id
+    WHERE p.id = f.id AND p.id = ANY(ARRAY(SELECT o.id FROM free o)) -- otherwise the planner may read all plans
     RETURNING p.id, p.namespace, p.version, p.updated_at, p.not_before, p.last_completed_step, p.last_checkpoint_id, a.place, a.transition,
         a.from_phase, a.from_state, a.to_phase, a.to_state, nullif(a.actor, '') AS actor, nullif(a.reason, '') AS reason, a.event_type, a.details
 ), noted AS (

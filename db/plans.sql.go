@@ -213,7 +213,7 @@ WITH seen AS (
     )
     SELECT $5, $6::text, $7, $4::uuid, $8::text, u.name, $2::uuid,
         $9, $10, $11, $12, $13, $14::timestamptz,
-        statement_timestamp() + nullif($15::bigint, 0) * interval '1 microsecond', $16, $17, $18, $19, $20, $21, $22::text,
+        greatest(statement_timestamp(), $14) + nullif($15::bigint, 0) * interval '1 microsecond', $16, $17, $18, $19, $20, $21, $22::text,
         $23::text, CAST($24::text AS json), $25::text, $26::text[], $27::text[],
         $28::text[], $29::text[], $30::text[], $31::text[], $32::boolean[]
     FROM usable u CROSS JOIN linkable

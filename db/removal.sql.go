@@ -107,7 +107,12 @@ func (q *Queries) AuditQuarantineForget(ctx context.Context, db DBTX, arg AuditQ
 
 const forkHeld = `-- name: ForkHeld :one
 WITH RECURSIVE forks AS (
-    SELECT b.session_id FROM sessions s, LATERAL (SELECT session_branches.session_id FROM session_branches WHERE session_branches.parent_id = s.id OFFSET 0) AS b
+    SELECT b.session_id FROM sessions s, LATERAL (
+        SELECT f.session_id FROM session_branches f WHERE f.parent_id = s.id
+        UNION ALL
+        SELECT i.session_id FROM session_branches i WHERE i.importer = s.id
+        OFFSET 0
+    ) AS b
     WHERE s.namespace = ANY ($1::text[]) AND s.owner = $2::text
     UNION
     SELECT b.session_id FROM forks h, LATERAL (SELECT session_branches.session_id FROM session_branches WHERE session_branches.parent_id = h.session_id OFFSET 0) AS b
@@ -120,8 +125,8 @@ type ForkHeldParams struct {
 	Owner      string
 }
 
-// Index: sessions_namespace_owner_created_at_idx, session_branches_parent_id_idx. A session that a hold keeps, and which has messages of
-// somebody's sessions. OFFSET 0 has each looked up by the index.
+// Index: sessions_namespace_owner_created_at_idx, session_branches_parent_id_idx, session_branches_importer_idx. A session that a hold keeps,
+// and which has messages of somebody's sessions, or that came with their imports. OFFSET 0 has each looked up by the index.
 func (q *Queries) ForkHeld(ctx context.Context, db DBTX, arg ForkHeldParams) (pgtype.UUID, error) {
 	row := db.QueryRow(ctx, forkHeld, arg.Namespaces, arg.Owner)
 	var session_id pgtype.UUID
@@ -137,12 +142,16 @@ WITH RECURSIVE places AS (
         SELECT l.namespace, l.kind FROM leases l WHERE (l.namespace, l.kind) > (p.namespace, p.kind) ORDER BY l.namespace, l.kind LIMIT 1
     ) AS n
 ), found AS MATERIALIZED (
-    SELECT p.namespace, p.kind FROM places p
-    WHERE (SELECT true FROM leases l WHERE l.namespace = p.namespace AND l.kind = p.kind AND l.name = $1::text)
-        AND (cardinality($2::text[]) = 0 OR p.namespace = ANY ($2::text[]))
+    SELECT p.namespace, p.kind, n.name FROM places p CROSS JOIN LATERAL (
+        SELECT l.name FROM leases l WHERE l.namespace = p.namespace AND l.kind = p.kind AND l.name = $1::text
+        UNION ALL
+        SELECT l.name FROM leases l WHERE l.namespace = p.namespace AND l.kind = p.kind AND l.name > $1 || '#' AND l.name < $1 || '#:'
+            AND substr(l.name, length($1) + 2) ~ '^([1-9][0-9]{0,2}|1000)$'
+    ) AS n
+    WHERE cardinality($2::text[]) = 0 OR p.namespace = ANY ($2::text[])
 ), gone AS (
     DELETE FROM leases l USING found f
-    WHERE l.namespace = f.namespace AND l.kind = f.kind AND l.name = $1::text
+    WHERE l.namespace = f.namespace AND l.kind = f.kind AND l.name = f.name
         AND l.expires_at <= statement_timestamp() AND l.token < extract(epoch FROM statement_timestamp()) * 1000000
     RETURNING l.kind
 )
@@ -154,8 +163,8 @@ type LeaseForgetParams struct {
 	Namespaces []string
 }
 
-// Index: leases_pkey. Removes the rows of leases with a name that nobody holds, whatever their namespace and kind, and counts those that
-// stay. The next token is larger: so a row stays whose token the clock, which has stepped back, has not reached.
+// Index: leases_pkey. Removes the rows of leases with a name, and of its slots, that nobody holds, whatever their namespace and kind, and counts
+// those that stay. The next token is larger: so a row stays whose token the clock, which has stepped back, has not reached.
 func (q *Queries) LeaseForget(ctx context.Context, db DBTX, arg LeaseForgetParams) (int64, error) {
 	row := db.QueryRow(ctx, leaseForget, arg.Name, arg.Namespaces)
 	var stay int64
@@ -213,6 +222,7 @@ SELECT DISTINCT n.scope::boolean AS scope, n.name::text AS name FROM (
     UNION ALL SELECT false, s.actor FROM sessions s
     UNION ALL SELECT false, l.owner FROM leases l
     UNION ALL SELECT false, l.name FROM leases l
+    UNION ALL SELECT false, regexp_replace(l.name, '#([1-9][0-9]{0,2}|1000)$', '') FROM leases l
     UNION ALL SELECT false, t.owner FROM streams t
     UNION ALL SELECT false, a.created_by FROM actions a
     UNION ALL SELECT false, h.actor FROM plan_history h
@@ -304,7 +314,7 @@ WITH found AS MATERIALIZED (
         SELECT h.plan_id FROM plan_history h WHERE h.actor = $1::text AND h.plan_id > $2 ORDER BY h.plan_id LIMIT $3
     ) AS f
 ), locked AS MATERIALIZED (
-    SELECT p.id, p.projects, p.namespace, p.session_id, p.state IN ('queued', 'processing') AS busy FROM plans p
+    SELECT p.id, p.projects, p.namespace, p.session_id, p.state IN ('queued', 'processing', 'complete') AS busy FROM plans p
     WHERE p.id = ANY (ARRAY(SELECT f.plan_id FROM found f)) AND (cardinality($4::text[]) = 0 OR p.namespace = ANY ($4::text[]))
     ORDER BY p.id FOR NO KEY UPDATE
 ), judged AS MATERIALIZED (
@@ -367,7 +377,7 @@ type PlanForgetRow struct {
 
 // Names stand for somebody in namespaces; none given: in all. What has no namespace is in the default one.
 // Index: plan_history_actor_plan_id_idx, plans_pkey, plan_history_pkey, plan_projects_pkey, plan_claims_pkey. Replaces what somebody did and said in the
-// history of plans, behind one; the texts of plans that they made, unless these have work; and those that say why a plan failed or
+// history of plans, behind one; the texts of plans that they made, unless these have work (rules.IsOpen); and those that say why a plan failed or
 // was cancelled, if that is by them. What a sweep writes beside it names nobody.
 func (q *Queries) PlanForget(ctx context.Context, db DBTX, arg PlanForgetParams) (PlanForgetRow, error) {
 	row := db.QueryRow(ctx, planForget,

@@ -30,7 +30,7 @@ WITH locked AS (
 ), extended AS (
     UPDATE streams s SET expires_at = l.until
     FROM locked l
-    WHERE s.id = l.stream_id AND l.fits AND NOT l.expired AND l.is_short
+    WHERE s.id = l.stream_id AND l.fits AND NOT l.expired AND l.is_short AND s.id = ANY((SELECT $1::uuid[])::uuid[])
 ), inserted AS (
     INSERT INTO stream_parts (stream_id, sequence, data)
     SELECT l.stream_id, l.first_sequence + n.place_in_stream, n.data

@@ -52,8 +52,7 @@ type Receipt struct {
 	Plans      int64    `json:"plans"`
 	Leases     int64    `json:"leases"`
 	Actors     int64    `json:"actors"` // sessions of others that have forgotten their actor
-	// Kept counts messages that forks of other owners have. They say "erased" (Texts).
-	Kept int64 `json:"kept"`
+	// Forgotten.Texts are the messages that forks of others still have. They say "erased", and Messages does not count them.
 	removal.Forgotten
 }
 
@@ -113,6 +112,8 @@ type erasure struct {
 	receipt *Receipt
 	// everywhere: the request names no namespaces.
 	everywhere bool
+	// forked are sessions of which forks had messages.
+	forked []repo.ID
 }
 
 // names are those that the person has. In a replay the owner, or an actor, may not be found any more.
@@ -159,6 +160,17 @@ func (e *erasure) run(ctx context.Context) error {
 	if err := e.rest(ctx); err != nil {
 		return err
 	}
+	stored, err := removalOf(e.store)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(e.forked, repo.ID.Compare)
+	own, all, err := stored.Kept(ctx, slices.Compact(e.forked))
+	if err != nil {
+		return err
+	}
+	e.receipt.Texts = all
+	e.receipt.Messages -= own
 	details, err := json.Marshal(struct {
 		Entity string `json:"entity"`
 		Reason string `json:"reason,omitempty"`
@@ -305,12 +317,24 @@ func (e *erasure) sessions(ctx context.Context, namespace string) error {
 		return err
 	}
 	none := ""
+	stored, err := removalOf(e.store)
+	if err != nil {
+		return err
+	}
 	for _, actor := range e.names() {
 		if len(actor) > repo.MaxNameBytes { // an owner's
 			continue
 		}
 		err := pages.Items(list(repo.SessionFilter{Namespace: namespace, AnyOwner: true, Actor: actor}), func(s repo.Session) error {
-			_, err := e.store.Sessions().Update(ctx, s.ID, repo.SessionUpdate{Actor: &none})
+			judged, err := stored.Judge(ctx, []repo.ID{s.ID})
+			if err != nil || len(judged) == 0 {
+				return err
+			}
+			if judged[0].Held {
+				e.receipt.Held++
+				return nil
+			}
+			_, err = e.store.Sessions().Update(ctx, s.ID, repo.SessionUpdate{Actor: &none})
 			if err == nil {
 				e.receipt.Actors++
 			}
@@ -362,8 +386,12 @@ func (e *erasure) eraseAround(ctx context.Context, sessions []repo.Session) erro
 	if about.Plans, err = stored.Made(ctx, about.Sessions); err != nil {
 		return err
 	}
+	before := e.receipt.Texts
 	if err := e.forget(ctx, about); err != nil {
 		return err
+	}
+	if e.receipt.Texts > before {
+		e.forked = append(e.forked, about.Sessions...)
 	}
 	return e.deletePlans(ctx, about.Plans)
 }
@@ -386,9 +414,11 @@ func (e *erasure) deleteSessions(ctx context.Context, sessions []repo.Session) e
 			continue
 		}
 		e.receipt.Sessions++
-		e.receipt.Messages += d.Deleted.Messages
+		e.receipt.Messages += d.Deleted.Messages + d.Deleted.Kept
 		e.receipt.StateKeys += d.Deleted.StateKeys
-		e.receipt.Kept += d.Deleted.Kept
+		if d.Deleted.Kept > 0 {
+			e.forked = append(e.forked, d.ID)
+		}
 	}
 	return err
 }

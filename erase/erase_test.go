@@ -73,7 +73,7 @@ func TestSubject(t *testing.T) {
 	before := export()
 	request := erase.Request{Owner: marker, Scopes: []string{"user:" + marker}, Reason: "asked for", RequestedBy: "officer", Key: key}
 	receipt, err := erase.Subject(t.Context(), store, request)
-	if err != nil || receipt.Sessions != 2 || receipt.Messages != 1 || receipt.StateKeys != 2 || receipt.Leases != 1 || receipt.Kept != 0 {
+	if err != nil || receipt.Sessions != 2 || receipt.Messages != 1 || receipt.StateKeys != 2 || receipt.Leases != 1 || receipt.Texts != 0 {
 		t.Errorf("%+v, %v", receipt, err)
 	}
 	if _, err := store.Sessions().Get(t.Context(), id); !errors.Is(err, repo.ErrNotFound) {

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/memory"
 	"github.com/seed-df90f812/agentstore/repo/removal"
 	"github.com/seed-df90f812/agentstore/repo/repotest"
+	"github.com/seed-df90f812/agentstore/retention"
 )
 
 // A person of one tenant has the names of a person of another one, and of one in no view.
@@ -87,6 +88,18 @@ func TestErasure(t *testing.T) {
 	})
 	repotest.ErasedBesideForks(t, store, func(store removal.Keeper, name string) error {
 		_, err := erase.Subject(t.Context(), store, erase.Request{Owner: name, Key: key})
+		return err
+	})
+	repotest.ErasedForks(t, store, func(name string) (messages, texts int64, err error) {
+		receipt, err := erase.Subject(t.Context(), store, erase.Request{Owner: name, Key: key})
+		return receipt.Messages, receipt.Texts, err
+	})
+	repotest.DeletionsAreTold(t, store, func(name string) error {
+		_, err := erase.Subject(t.Context(), store, erase.Request{Owner: name, Key: key})
+		return err
+	}, func(namespace string) error {
+		ages := map[string]time.Duration{namespace: time.Microsecond}
+		_, err := retention.Run(t.Context(), store, retention.Policy{Sessions: ages, Plans: ages})
 		return err
 	})
 }

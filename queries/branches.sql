@@ -31,7 +31,7 @@ SELECT rows_left_out('session_branches') WHERE NOT EXISTS (SELECT FROM stored);
 WITH noted AS (
     INSERT INTO session_ids (id) SELECT @session_id::uuid ON CONFLICT DO NOTHING
 ), left_over AS (
-    INSERT INTO session_branches (session_id) SELECT @session_id::uuid
+    INSERT INTO session_branches (session_id, importer) SELECT @session_id::uuid, @importer::uuid
     ON CONFLICT (session_id) DO UPDATE SET session_id = excluded.session_id
     RETURNING true
 ), stored AS (
@@ -74,6 +74,10 @@ FROM (
     FROM session_needed(@id::uuid) AS n (low, high, next)
     WHERE n.low <= n.high
 ) AS r;
+
+-- name: ForkImported :many
+-- Index: session_branches_importer_idx. The ids under which ForkImport has stored what forks had of others.
+SELECT b.session_id FROM session_branches b WHERE b.importer = ANY (@session_ids::uuid[]);
 
 -- name: ForkYield :exec
 -- Index: session_branches_pkey, session_branches_parent_id_idx. Gives what is left of a session that was deleted, of which nobody has messages,

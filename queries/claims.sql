@@ -30,6 +30,7 @@ SELECT set_config('agentstore.limits', coalesce((SELECT string_agg(k.id::text, '
 -- plan_claims_namespace_check_at_idx, plan_limits_pkey. Returns up to max_rows lanes in which a claim may find something, of all
 -- namespaces that have queued plans, from the one behind after on, and then from the first one on. It skips from one namespace to
 -- the next, and passes over those that are at their limit, or whose actions are. A row without a phase is a namespace with a claim that may have expired.
+-- Of an action that begins with a slash the namespace is the plans'.
 WITH RECURSIVE ahead AS (
     (SELECT q.namespace FROM plan_queue q WHERE q.namespace > @after::text ORDER BY q.namespace LIMIT 1)
     UNION ALL
@@ -68,10 +69,10 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) AS b
 CROSS JOIN LATERAL (
-    SELECT n AS action FROM unnest(@actions::text[]) AS n
+    SELECT e.action FROM (SELECT DISTINCT CASE WHEN n LIKE '/%' THEN w.namespace || n ELSE n END AS action FROM unnest(@actions::text[]) AS n) AS e
     WHERE b.has_room AND NOT (b.by_action AND coalesce((
-        SELECT l.at_once <= (SELECT count(*) FROM plan_claims c WHERE c.namespace = w.namespace AND c.action_name = n)
-        FROM plan_limits l WHERE l.namespace = w.namespace AND l.action_name = n
+        SELECT l.at_once <= (SELECT count(*) FROM plan_claims c WHERE c.namespace = w.namespace AND c.action_name = e.action)
+        FROM plan_limits l WHERE l.namespace = w.namespace AND l.action_name = e.action
     ), false)) OFFSET 0
 ) AS a
 CROSS JOIN LATERAL (
@@ -398,7 +399,7 @@ WITH lanes AS MATERIALIZED (
         attempt = k.attempt + CASE k.state WHEN 'queued' THEN 0 ELSE 1 END, fence = k.token,
         error_message = NULL, error_details = NULL, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(k.updated_at, l.acquired_at)
     FROM picked k JOIN leased l ON l.name = k.id::text
-    WHERE p.id = k.id
+    WHERE p.id = k.id AND p.id = ANY(ARRAY(SELECT o.id FROM picked o)) -- otherwise the planner may read all plans
     RETURNING p.id, p.namespace, p.action_name, p.phase, p.version, p.attempt, p.max_attempts, p.updated_at, p.reversion_count,
         p.last_completed_step, p.last_checkpoint_id, k.state AS from_state, k.claimant, k.place, k.token, l.acquired_at, l.expires_at
 ), noted AS (

@@ -42,7 +42,7 @@ WITH seen AS MATERIALIZED (
 ), due AS MATERIALIZED (
     SELECT p.id, b.busy
     FROM (
-        SELECT k.id FROM (SELECT e.plan_id FROM plan_ends e WHERE e.delete_at <= statement_timestamp() ORDER BY e.delete_at LIMIT 2100) AS e
+        SELECT k.id FROM (SELECT e.plan_id FROM plan_ends e WHERE e.delete_at <= statement_timestamp() ORDER BY e.delete_at LIMIT 100000) AS e
         CROSS JOIN LATERAL (SELECT plans.id FROM plans WHERE plans.id = e.plan_id FOR UPDATE SKIP LOCKED) AS k
         CROSS JOIN LATERAL (
             SELECT FROM plan_ends x WHERE x.plan_id = k.id AND x.delete_at <= statement_timestamp() FOR UPDATE SKIP LOCKED
@@ -88,7 +88,7 @@ SELECT count(*)::bigint AS deleted FROM deleted;
 -- period is left to those who claim. It waits for nobody: see PlanClaim. It looks at more than it ends, since the first ones may be locked.
 WITH overdue AS MATERIALIZED (
     SELECT p.id, p.attempt, 'queued' AS state, 'was queued until its deadline' AS reason, false AS again
-    FROM (SELECT q.plan_id FROM plan_queue q WHERE q.deadline <= statement_timestamp() ORDER BY q.deadline LIMIT 2100) AS q
+    FROM (SELECT q.plan_id FROM plan_queue q WHERE q.deadline <= statement_timestamp() ORDER BY q.deadline LIMIT 100000) AS q
     CROSS JOIN LATERAL (
         SELECT plans.id, plans.attempt FROM plans WHERE plans.id = q.plan_id AND plans.state = 'queued' FOR NO KEY UPDATE SKIP LOCKED
     ) AS p
@@ -97,7 +97,7 @@ WITH overdue AS MATERIALIZED (
     SELECT c.plan_id, c.attempt, c.max_attempts, h.held_until, p.id
     FROM (
         SELECT w.plan_id, w.attempt, w.max_attempts, w.lease_namespace FROM plan_claims w
-        WHERE w.lease_namespace = @lease_namespace::text AND w.check_at <= statement_timestamp() - make_interval(secs => @grace_seconds::float8) ORDER BY w.check_at LIMIT 2100
+        WHERE w.lease_namespace = @lease_namespace::text AND w.check_at <= statement_timestamp() - make_interval(secs => @grace_seconds::float8) ORDER BY w.check_at LIMIT 100000
     ) AS c
     CROSS JOIN LATERAL (
         SELECT plans.id FROM plans WHERE plans.id = c.plan_id AND plans.state = 'processing'
@@ -124,7 +124,7 @@ WITH overdue AS MATERIALIZED (
     SET state = CASE WHEN n.again THEN 'queued' ELSE 'errored' END, attempt = p.attempt + n.again::integer, version = p.version + 1,
         not_before = NULL, error_message = CASE WHEN n.again THEN NULL ELSE n.reason END, error_details = NULL,
         updated_at = greatest(p.updated_at, statement_timestamp())
-    FROM ends n WHERE p.id = n.id
+    FROM ends n WHERE p.id = n.id AND p.id = ANY(ARRAY(SELECT o.id FROM ends o)) -- otherwise the planner may read all plans
     RETURNING p.id, p.namespace, p.phase, n.state AS from_state, p.state, p.version, n.reason, p.updated_at
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, reason, created_at)

@@ -32,7 +32,7 @@ WITH seen AS (
     )
     SELECT @id, sqlc.narg(name)::text, @namespace, sqlc.narg(session_id)::uuid, sqlc.narg(key)::text, u.name, sqlc.narg(parent_id)::uuid,
         @root_id, @depth, @attempt, @max_attempts, @priority, sqlc.narg(not_before)::timestamptz,
-        statement_timestamp() + nullif(@max_age_micros::bigint, 0) * interval '1 microsecond', @keep_micros, @phases, @description, @definition_of_done, @phase, @state, sqlc.narg(automation_profile)::text,
+        greatest(statement_timestamp(), sqlc.narg(not_before)) + nullif(@max_age_micros::bigint, 0) * interval '1 microsecond', @keep_micros, @phases, @description, @definition_of_done, @phase, @state, sqlc.narg(automation_profile)::text,
         sqlc.narg(automation_profile_source)::text, CAST(@automation_snapshot::text AS json), sqlc.narg(trace)::text, @argument_names::text[], @argument_values::text[],
         @invariants::text[], @invariant_sources::text[], @projects::text[], @project_aliases::text[], @project_read_onlys::boolean[]
     FROM usable u CROSS JOIN linkable

@@ -31,7 +31,7 @@ type ActionDefinition struct {
 	ReadOnly          bool            // makes every project link of its plans read-only
 	InputsSchema      json.RawMessage // an object, stored byte for byte and not interpreted; nil: "{}"
 	MaxAttempts       int             // of a plan's work: so many failures and expired claims together error it; zero: 1
-	MaxAge            time.Duration   // of a plan since its use, from which on it is errored instead of claimed; zero: none
+	MaxAge            time.Duration   // of a plan since it is due, from which on it is errored instead of claimed (Plan.Deadline); zero: none
 	// Keep is how long a plan is kept that has ended (Plans.Sweep). Zero: for ever. One that is complete waits for its next phase.
 	Keep       time.Duration
 	Tags       []string   // at most 100 distinct names, in order

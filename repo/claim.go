@@ -8,8 +8,8 @@ type Claim struct {
 	Owner         string
 	Namespaces    []string // none: DefaultNamespace, whatever those of Actions are
 	AllNamespaces bool     // any; Namespaces must be empty
-	// Actions and Phases: none means any. Actions are named as for Use: of the view, or of DefaultNamespace, or "acme/answer".
-	// There are at most 1,000 pairs of a namespace and an action.
+	// Actions and Phases: none means any. Actions are named as for Use: of the view, or of DefaultNamespace (with AllNamespaces also of
+	// that of each plan), or "acme/answer". There are at most 1,000 pairs of a namespace and an action.
 	Actions []string
 	Phases  []Phase
 	TTL     time.Duration // of the leases: see NewLease.TTL

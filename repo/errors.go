@@ -143,7 +143,7 @@ type SequenceConflictError struct {
 	Kind           string // "session", "stream", or "head": the last sequence of a session's transcript
 	ID             ID
 	Name           string // the stream's key
-	Expected, Next int64  // the caller's sequence, and the actual next one
+	Expected, Next int64  // the caller's sequence, and the actual next one; of the kind "head" the actual last one
 }
 
 func (e *SequenceConflictError) Error() string {

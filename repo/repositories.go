@@ -15,7 +15,7 @@ type Store interface {
 	//
 	// InTx runs fn again, a bounded number of times, if the database aborted the transaction because of a conflict with another one,
 	// so what fn does outside tx must be safe to repeat. fn must use tx, not the store, only from the calling goroutine, and not
-	// after it has returned. After an error of the database the transaction cannot continue: return the error.
+	// after it has returned. A conflict, or another answer, leaves the transaction usable. After an error of the database it is not: return that.
 	//
 	// Until fn returns, every operation of the store, and of stores that share its pool or its data, with the context passed to fn
 	// or one derived from it returns an InvalidError of the field "context" at once: it could wait for its own transaction. fn must
@@ -46,7 +46,7 @@ type Sessions interface {
 	Create(ctx context.Context, session NewSession) (Session, error)
 	// Get returns the session.
 	Get(ctx context.Context, id ID) (Session, error)
-	// Find returns the id of the session with this key, perhaps of a deleted one until an operation says so: see adapter.ByKey.
+	// Find returns the id of the session with this key: perhaps of a deleted one, until an operation says so (adapter.ByKey).
 	Find(ctx context.Context, key SessionKey) (ID, error)
 	// Read returns sessions with some of their messages, and states, as they were at one moment. Beyond 16 MiB of content, metadata
 	// and payload messages are left out, session by session, in the order of the ids (SessionSnapshot.Cut); one at least is
@@ -127,10 +127,10 @@ type Sessions interface {
 	//
 	// A turn with After rewinds the session: its messages begin a branch, which later appends follow. State stays as it is.
 	//
-	// Errors, found in this order: ExistsError if the session cannot be created, or another turn has the id; FencedError;
-	// SequenceConflictError; InvalidError if After is no message of the session; VersionConflictError; RefusedError for an increment
-	// of what is not a 64-bit integer; ExistsError of a message or usage that another call has stored; LimitExceededError for the
-	// budget; those of Plans.Use, with RefusedError for an action that is not Reusable, and of Streams.Open.
+	// Errors, found in this order: ExistsError if the session cannot be created, another turn has the id, or another call has stored
+	// one of the messages; FencedError; SequenceConflictError; InvalidError if After is no message of the session;
+	// VersionConflictError; RefusedError for an increment of what is not a 64-bit integer; ExistsError of other usage with the id;
+	// LimitExceededError for the budget; those of Plans.Use, with RefusedError for an action that is not Reusable, and of Streams.Open.
 	AppendTurn(ctx context.Context, turn Turn) (AppendedTurn, error)
 	// AppendTurns adds up to 1,000 turns, of one or several sessions, together or not at all, in the order given, each as by
 	// AppendTurn. No id may be given twice in a session. An error is that of the first turn that was refused. Calls under way at the

@@ -30,7 +30,7 @@ type Streams interface {
 	// first. One that ends between two pages may be on both.
 	List(ctx context.Context, sessionID ID, page Page) (List[Stream], error)
 	// FollowSession yields the streams of a session that are open, and then each further one, once, while no more than MaxPageSize
-	// have not expired. Errors: as of Follow.
+	// have not expired. Errors: as of Follow, but NotFoundError if the session does not exist, or is deleted.
 	FollowSession(ctx context.Context, sessionID ID) iter.Seq2[Stream, error]
 
 	// Open opens a stream for a new writer, with a new fence: whoever opened it before can no longer write. If the key's newest

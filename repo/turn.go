@@ -26,7 +26,7 @@ type Turn struct {
 	Head  *int64 // Head, if set, must be the sequence of the transcript's last message, or -1: SequenceConflictError
 	// Fence is that of the session's lease: FencedError if a later one was given. Zero: none.
 	Fence int64
-	// Create, if set, is the session to create if it does not exist. Its ID is SessionID, or zero. Its Existing is not used.
+	// Create, if set, is the session to create if it does not exist. With SessionID, one that was deleted is not made again.
 	Create *NewSession
 }
 

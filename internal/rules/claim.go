@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/internal/limits"
@@ -19,7 +20,7 @@ func NormalizeClaim(c repo.Claim) (repo.Claim, error) {
 		checkNames(name{"owner", c.Owner}),
 		invalidIf(c.AllNamespaces && len(c.Namespaces) > 0, "namespaces", "are set, but all are asked for"),
 		normalizeClaimNames("namespaces", &c.Namespaces),
-		normalizeClaimActions(&c.Actions),
+		normalizeClaimActions(&c.Actions, c.AllNamespaces),
 		normalizeClaimPhases(&c.Phases),
 		invalidIf(c.Limit < 0 || c.Limit > limits.MaxClaimedPlans, "limit", fmt.Sprintf("is not between 1 and %d", limits.MaxClaimedPlans)),
 		invalidIf(c.Finish < 0, "finish", "is negative"),
@@ -56,7 +57,8 @@ func normalizeClaimNames(field string, names *[]string) error {
 	return nil
 }
 
-func normalizeClaimActions(actions *[]string) error {
+// normalizeClaimActions has a name that is bare, in a claim of all namespaces, stand for the plans' own actions, too: "/name".
+func normalizeClaimActions(actions *[]string, all bool) error {
 	if err := checkEntries("actions", len(*actions), limits.MaxClaimLanes); err != nil {
 		return err
 	}
@@ -66,11 +68,25 @@ func normalizeClaimActions(actions *[]string) error {
 		if err != nil {
 			return within(at("actions", i)+".", err)
 		}
-		normal[i] = action.String()
+		if normal[i] = action.String(); all && text == action.Name {
+			normal = append(normal, "/"+text)
+		}
 	}
 	slices.Sort(normal)
 	*actions = slices.Compact(normal)
 	return nil
+}
+
+// ActionsIn returns the normalized actions of a claim in a namespace.
+func ActionsIn(actions []string, namespace string) []string {
+	in := slices.Clone(actions)
+	for i, action := range in {
+		if strings.HasPrefix(action, "/") {
+			in[i] = namespace + action
+		}
+	}
+	slices.Sort(in)
+	return slices.Compact(in)
 }
 
 func normalizeClaimPhases(phases *[]repo.Phase) error {
@@ -129,6 +145,22 @@ func DeletedDetails(p repo.Plan) json.RawMessage {
 	return fmt.Appendf(nil, `{"entity":"plan","action":"%s","stage":"%s/%s","version":%d}`, p.Action, p.Phase, p.State, p.Version)
 }
 
+// DeadlineOf returns that of a new plan: its age counts since it is due.
+func DeadlineOf(p repo.Plan, age time.Duration) time.Time {
+	if due := p.NotBefore; age > 0 && due.After(p.CreatedAt) {
+		return later(due, age)
+	}
+	return later(p.CreatedAt, age)
+}
+
+// later returns a deadline after a while. None is in the year 10,000.
+func later(at time.Time, after time.Duration) time.Time {
+	if at = at.Add(after.Truncate(time.Microsecond)); after == 0 || !at.Before(endOfTime) {
+		return time.Time{}
+	}
+	return at
+}
+
 // Overdue returns a plan that is queued after its deadline as it is errored, and why.
 func Overdue(p repo.Plan) (_ repo.Plan, reason string) {
 	p.Version++
@@ -150,7 +182,7 @@ func CannotWait() error {
 // SelectsClaim reports whether a normalized claim asks for such plans.
 func SelectsClaim(c repo.Claim, p repo.Plan) bool {
 	return (c.AllNamespaces || slices.Contains(c.Namespaces, p.Namespace)) && slices.Contains(c.Phases, p.Phase) &&
-		(len(c.Actions) == 0 || slices.Contains(c.Actions, p.Action.String()))
+		(len(c.Actions) == 0 || slices.Contains(ActionsIn(c.Actions, p.Namespace), p.Action.String()))
 }
 
 // Expired returns the plan as it is when its claim has expired, and why, which names nobody: it is

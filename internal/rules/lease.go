@@ -42,6 +42,15 @@ func SlotsOf(l repo.NewLease) []repo.LeaseKey {
 	return keys
 }
 
+// WithoutSlot returns the name of a lease without the number of its slot, if it has one.
+func WithoutSlot(name string) string {
+	at := max(0, strings.LastIndexByte(name, '#'))
+	if slot, err := strconv.Atoi(name[min(at+1, len(name)):]); err == nil && slot > 0 && slot <= limits.MaxLeaseSlots && strconv.Itoa(slot) == name[at+1:] {
+		return name[:at]
+	}
+	return name
+}
+
 // OpenSlots returns the slots that the owner may acquire: the one that it holds (owned), or else those that
 // nobody holds. held has those that somebody holds. Errors: LeaseConflictError.
 func OpenSlots(l repo.NewLease, held map[repo.LeaseKey]repo.Lease) (open []repo.LeaseKey, owned bool, err error) {

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,21 +65,46 @@ func newList[Filter, Place, Entity any](
 	return list, nil
 }
 
-// PageOf makes a page of rows. One row more than the limit was requested: if it is
-// there, there is a next page.
+// PageOf makes a page of rows, which ends before its entities have limits.MaxReadBytes. One row more than the limit was requested: if it
+// is there, there is a next page.
 func PageOf[Row, Filter, Place, Entity any](
 	list List[Filter, Place, Entity], rows []Row, entityOf func(Row) (Entity, error),
-) (entities []Entity, next string, err error) {
-	entities = make([]Entity, min(len(rows), list.Limit))
-	for i := range entities {
-		if entities[i], err = entityOf(rows[i]); err != nil {
-			return nil, "", err
+) (page repo.List[Entity], err error) {
+	page.Items = make([]Entity, 0, min(len(rows), list.Limit))
+	for bytes := 0; len(page.Items) < cap(page.Items); {
+		entity, err := entityOf(rows[len(page.Items)])
+		if err != nil {
+			return repo.List[Entity]{}, err
+		}
+		if bytes += bytesOf(reflect.ValueOf(entity)); bytes >= limits.MaxReadBytes && len(page.Items) > 0 {
+			break
+		}
+		page.Items = append(page.Items, entity)
+	}
+	if len(rows) > len(page.Items) {
+		page.Next = list.next(page.Items[len(page.Items)-1])
+	}
+	return page, nil
+}
+
+// bytesOf returns how many bytes the texts and documents of an entity have.
+func bytesOf(v reflect.Value) (bytes int) {
+	switch v.Kind() {
+	case reflect.String:
+		return v.Len()
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return v.Len()
+		}
+		for i := range v.Len() {
+			bytes += bytesOf(v.Index(i))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			bytes += bytesOf(v.Field(i))
 		}
 	}
-	if len(rows) > list.Limit {
-		next = list.Next(entities[list.Limit-1])
-	}
-	return entities, next, nil
+	return bytes
 }
 
 // SessionList checks a page of sessions, which are ordered newest first. For
@@ -159,14 +185,11 @@ func IdleSessionList(f repo.SessionFilter, page repo.Page) (list List[repo.Sessi
 	return newList(f, page, Place{}, placeOf, places, "idle sessions", f.Namespace, f.IdleSince.String())
 }
 
-// ActivePage is PageOf for a list by activity.
-func ActivePage[Row any](
-	list List[repo.SessionFilter, Place, ActiveSession], rows []Row, sessionOf func(Row) ActiveSession,
-) (page repo.List[repo.Session], err error) {
-	active, next, err := PageOf(list, rows, func(row Row) (ActiveSession, error) { return sessionOf(row), nil })
-	page = repo.List[repo.Session]{Items: make([]repo.Session, len(active)), Next: next}
-	for i := range active {
-		page.Items[i] = active[i].Session
+// ActivePage returns the sessions of a page by activity.
+func ActivePage(active repo.List[ActiveSession], err error) (repo.List[repo.Session], error) {
+	page := repo.List[repo.Session]{Items: make([]repo.Session, len(active.Items)), Next: active.Next}
+	for i := range active.Items {
+		page.Items[i] = active.Items[i].Session
 	}
 	return page, err
 }

@@ -61,8 +61,7 @@ func (a actions) List(ctx context.Context, filter repo.ActionFilter, page repo.P
 		return repo.List[repo.Action]{}, err
 	}
 	slices.SortFunc(found, func(a, b *repo.Action) int { return strings.Compare(a.Name.String(), b.Name.String()) })
-	actions, next, err := rules.PageOf(list, found, func(a *repo.Action) (repo.Action, error) { return copyAction(a), nil })
-	return repo.List[repo.Action]{Items: actions, Next: next}, err
+	return rules.PageOf(list, found, func(a *repo.Action) (repo.Action, error) { return copyAction(a), nil })
 }
 
 func (a actions) Update(ctx context.Context, name string, version int64, definition repo.ActionDefinition) (repo.Action, error) {

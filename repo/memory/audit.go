@@ -121,8 +121,7 @@ func (a audit) List(ctx context.Context, filter repo.AuditFilter, page repo.Page
 	}
 	place := &auditlog.Entry{AuditEntry: repo.AuditEntry{OccurredAt: list.After.CreatedAt, ID: list.After.ID}}
 	found = slices.DeleteFunc(found, func(e *auditlog.Entry) bool { return compareEntries(list.Filter.OldestFirst, e, place) <= 0 })
-	entries, next, err := rules.PageOf(list, found, func(e *auditlog.Entry) (repo.AuditEntry, error) { return copyEntry(e), nil })
-	return repo.List[repo.AuditEntry]{Items: entries, Next: next}, err
+	return rules.PageOf(list, found, func(e *auditlog.Entry) (repo.AuditEntry, error) { return copyEntry(e), nil })
 }
 
 // selected returns what the filter selects, in order.

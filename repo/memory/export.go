@@ -24,7 +24,10 @@ func (s sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 		if state, err := t.scope(repo.Scope{SessionID: id}); err == nil && state != nil {
 			version, values = state.version, state.from("", "")
 		}
-		return sessionRow{Session: r.snapshot(t), planIDs: r.planIDs, messages: slices.Clone(r.all()), inherited: r.inherited, follows: r.follows}, nil
+		linked := slices.DeleteFunc(slices.Clone(r.planIDs), func(id repo.ID) bool {
+			return s.options.view != "" && s.options.view != t.plans.get(id).Namespace
+		})
+		return sessionRow{Session: r.snapshot(t), planIDs: linked, messages: slices.Clone(r.all()), inherited: r.inherited, follows: r.follows}, nil
 	})
 	if err != nil {
 		return err
@@ -89,7 +92,9 @@ func (s sessions) Import(ctx context.Context, source io.Reader, restore bool) (r
 			}
 		}
 		r.importedAt = t.now()
-		t.insertSession(r)
+		if t.insertSession(r); len(r.inherited) > 0 {
+			t.importers.put(r.inherited[0].SessionID, &r.ID)
+		}
 		if state.version > 0 {
 			t.scopes.put(repo.Scope{SessionID: r.ID}, state)
 		}

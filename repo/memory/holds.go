@@ -64,8 +64,7 @@ func (s sessions) Holds(ctx context.Context, page repo.Page) (repo.List[repo.Leg
 		})
 		slices.SortFunc(found, func(a, b *repo.LegalHold) int { return rules.CompareHolds(*a, *b) })
 		// One more than asked for tells whether there is a next page.
-		holds, next, err := rules.PageOf(list, found[:min(len(found), list.Limit+1)], func(h *repo.LegalHold) (repo.LegalHold, error) { return *h, nil })
-		return repo.List[repo.LegalHold]{Items: holds, Next: next}, err
+		return rules.PageOf(list, found[:min(len(found), list.Limit+1)], func(h *repo.LegalHold) (repo.LegalHold, error) { return *h, nil })
 	})
 }
 

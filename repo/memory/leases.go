@@ -151,7 +151,6 @@ func (l leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Pag
 			return l.has(t, stored.Key) && rules.SelectsLease(filter, lease) && rules.CompareLeases(lease.Key, list.After) > 0
 		})
 		slices.SortFunc(found, func(a, b *repo.Lease) int { return rules.CompareLeases(a.Key, b.Key) })
-		leases, next, err := rules.PageOf(list, found, func(stored *repo.Lease) (repo.Lease, error) { return read(stored), nil })
-		return repo.List[repo.Lease]{Items: leases, Next: next}, err
+		return rules.PageOf(list, found, func(stored *repo.Lease) (repo.Lease, error) { return read(stored), nil })
 	})
 }

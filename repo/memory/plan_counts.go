@@ -40,8 +40,7 @@ func (p plans) Counts(ctx context.Context, namespace string, page repo.Page) (re
 			found = append(found, count)
 		}
 		slices.SortFunc(found, compareCounts)
-		items, next, err := rules.PageOf(list, found, func(c repo.PlanCount) (repo.PlanCount, error) { return c, nil })
-		return repo.List[repo.PlanCount]{Items: items, Next: next}, err
+		return rules.PageOf(list, found, func(c repo.PlanCount) (repo.PlanCount, error) { return c, nil })
 	})
 }
 

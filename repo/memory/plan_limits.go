@@ -48,8 +48,7 @@ func (p plans) Limits(ctx context.Context, page repo.Page) (repo.List[repo.PlanL
 		slices.SortFunc(found, func(a, b repo.PlanLimit) int {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Action, b.Action))
 		})
-		allowed, next, err := rules.PageOf(list, found, func(l repo.PlanLimit) (repo.PlanLimit, error) { return l, nil })
-		return repo.List[repo.PlanLimit]{Items: allowed, Next: next}, err
+		return rules.PageOf(list, found, func(l repo.PlanLimit) (repo.PlanLimit, error) { return l, nil })
 	})
 }
 

@@ -92,9 +92,7 @@ func (t *tables) makePlan(ctx context.Context, name repo.ActionName, use repo.Us
 func (t *tables) insertPlan(plan repo.Plan, action repo.Action, use repo.UseAction) *planRow {
 	plan.CreatedAt = t.now()
 	plan.UpdatedAt = plan.CreatedAt
-	if action.MaxAge > 0 {
-		plan.Deadline = plan.CreatedAt.Add(action.MaxAge)
-	}
+	plan.Deadline = rules.DeadlineOf(plan, action.MaxAge)
 	r := &planRow{Plan: copyPlan(plan), events: []repo.PlanEvent{{
 		PlanID: plan.ID, Version: 1, Transition: repo.TransitionUse, To: plan.Stage, Actor: use.Actor, CreatedAt: plan.CreatedAt,
 	}}}

@@ -36,8 +36,7 @@ func (p plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page)
 		return repo.List[repo.Plan]{}, err
 	}
 	slices.SortFunc(found, func(a, b *planRow) int { return b.ID.Compare(a.ID) })
-	plans, next, err := rules.PageOf(list, found, func(r *planRow) (repo.Plan, error) { return planOf(r), nil })
-	return repo.List[repo.Plan]{Items: plans, Next: next}, err
+	return rules.PageOf(list, found, func(r *planRow) (repo.Plan, error) { return planOf(r), nil })
 }
 
 // selectPlans looks at the session's plans, if the filter names one, else at all.

@@ -60,7 +60,7 @@ func (r remover) Idle(ctx context.Context, since map[string]time.Time) (sessions
 
 func (r remover) Forget(ctx context.Context, person removal.Person) (removal.Forgotten, error) {
 	return run(ctx, r.write, func(t *tables) (f removal.Forgotten, err error) {
-		for _, id := range person.Sessions {
+		for _, id := range t.withImported(person.Sessions) {
 			if t.heldMessages(id) {
 				return f, rules.HeldMessages(id)
 			}
@@ -110,7 +110,7 @@ func (t *tables) forgetName(name string, in func(namespace string) bool, f *remo
 	}
 	now := t.now()
 	for key, l := range t.leases.all() {
-		if namespace, named := rules.SplitView(key.Name); named != name || !in(namespace) {
+		if namespace, named := rules.SplitView(key.Name); named != name && rules.WithoutSlot(named) != name || !in(namespace) {
 			continue
 		}
 		if l.ExpiresAt.After(now) {
@@ -159,7 +159,7 @@ func (t *tables) forgetName(name string, in func(namespace string) bool, f *remo
 
 func (t *tables) forgetPlan(r *planRow, name string, f *removal.Forgotten) {
 	changed := &planRow{Plan: copyPlan(r.Plan), events: slices.Clone(r.events), fence: r.fence}
-	busy := rules.IsBusy(r.Plan)
+	busy := rules.IsOpen(r.Plan)
 	var used, ran, failed, cancelled bool
 	for i := range changed.events {
 		e := &changed.events[i]
@@ -258,6 +258,32 @@ func (t *tables) forgetMessages(id repo.ID) int64 {
 	return int64(len(erased))
 }
 
+// withImported adds the ids of what came with imports of forks.
+func (t *tables) withImported(sessions []repo.ID) []repo.ID {
+	all := slices.Clone(sessions)
+	for _, s := range t.sessions.all() {
+		for _, m := range s.inherited {
+			if of := t.importers.get(m.SessionID); of != nil && slices.Contains(sessions, *of) && !slices.Contains(all, m.SessionID) {
+				all = append(all, m.SessionID)
+			}
+		}
+	}
+	return all
+}
+
+func (r remover) Kept(ctx context.Context, sessions []repo.ID) (own, all int64, err error) {
+	err = exec(ctx, r.read, func(t *tables) error {
+		for i, id := range t.withImported(sessions) {
+			kept := t.kept(id)
+			if all += kept; i < len(sessions) {
+				own += kept
+			}
+		}
+		return nil
+	})
+	return own, all, err
+}
+
 // Left: nobody is at it for longer than a call.
 func (r remover) Left(ctx context.Context) (bool, error) {
 	return false, exec(ctx, r.read, func(*tables) error { return nil })
@@ -266,7 +292,7 @@ func (r remover) Left(ctx context.Context) (bool, error) {
 func (r remover) HeldFork(ctx context.Context, owner string, namespaces []string) (repo.ID, error) {
 	return run(ctx, r.read, func(t *tables) (repo.ID, error) {
 		for _, s := range t.sessions.all() {
-			if s.Owner == owner && owner != "" && slices.Contains(namespaces, s.Namespace) && t.heldMessages(s.ID) {
+			if s.Owner == owner && owner != "" && slices.Contains(namespaces, s.Namespace) && slices.ContainsFunc(t.withImported([]repo.ID{s.ID}), t.heldMessages) {
 				return s.ID, nil
 			}
 		}
@@ -358,7 +384,7 @@ func (r remover) Names(ctx context.Context, after removal.Name) (names []removal
 		}
 		for key, l := range t.leases.all() {
 			_, name := rules.SplitView(key.Name)
-			add(l.Owner, name)
+			add(l.Owner, name, rules.WithoutSlot(name))
 		}
 		for _, s := range t.streams.all() {
 			add(s.Owner)

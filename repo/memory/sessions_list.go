@@ -24,8 +24,7 @@ func (s sessions) List(ctx context.Context, filter repo.SessionFilter, page repo
 	return run(ctx, s.read, func(t *tables) (repo.List[repo.Session], error) {
 		// One more than asked for tells whether there is a next page.
 		found := t.listSessions(list.Filter, after, list.Limit+1)
-		sessions, next, err := rules.PageOf(list, found, func(r *sessionRow) (repo.Session, error) { return r.snapshot(t), nil })
-		return repo.List[repo.Session]{Items: sessions, Next: next}, err
+		return rules.PageOf(list, found, func(r *sessionRow) (repo.Session, error) { return r.snapshot(t), nil })
 	})
 }
 
@@ -84,9 +83,9 @@ func (s sessions) listActive(ctx context.Context, filter repo.SessionFilter, pag
 		slices.SortFunc(found, func(a, b *sessionRow) int { return compareActivity(b, a) })
 		// One more than asked for tells whether there is a next page.
 		found = found[:min(len(found), list.Limit+1)]
-		return rules.ActivePage(list, found, func(r *sessionRow) rules.ActiveSession {
-			return rules.ActiveSession{Session: r.snapshot(t), Place: rules.Place{CreatedAt: r.UpdatedAt, ID: r.ID}}
-		})
+		return rules.ActivePage(rules.PageOf(list, found, func(r *sessionRow) (rules.ActiveSession, error) {
+			return rules.ActiveSession{Session: r.snapshot(t), Place: rules.Place{CreatedAt: r.UpdatedAt, ID: r.ID}}, nil
+		}))
 	})
 }
 
@@ -104,9 +103,9 @@ func (s sessions) listIdle(ctx context.Context, filter repo.SessionFilter, page 
 		slices.SortFunc(found, compareActivity)
 		// One more than asked for tells whether there is a next page.
 		found = found[:min(len(found), list.Limit+1)]
-		return rules.ActivePage(list, found, func(r *sessionRow) rules.ActiveSession {
-			return rules.ActiveSession{Session: r.snapshot(t), Place: rules.Place{CreatedAt: r.UpdatedAt, ID: r.ID}}
-		})
+		return rules.ActivePage(rules.PageOf(list, found, func(r *sessionRow) (rules.ActiveSession, error) {
+			return rules.ActiveSession{Session: r.snapshot(t), Place: rules.Place{CreatedAt: r.UpdatedAt, ID: r.ID}}, nil
+		}))
 	})
 }
 
@@ -123,7 +122,6 @@ func (s sessions) Namespaces(ctx context.Context, page repo.Page) (repo.List[str
 			}
 		}
 		sorted := slices.Sorted(maps.Keys(all))
-		found, next, err := rules.PageOf(list, sorted[:min(len(sorted), list.Limit+1)], func(namespace string) (string, error) { return namespace, nil })
-		return repo.List[string]{Items: found, Next: next}, err
+		return rules.PageOf(list, sorted[:min(len(sorted), list.Limit+1)], func(namespace string) (string, error) { return namespace, nil })
 	})
 }

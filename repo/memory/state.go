@@ -94,8 +94,8 @@ func (s state) List(ctx context.Context, scope repo.Scope, prefix string, page r
 		if err != nil || r == nil {
 			return repo.StatePage{}, err
 		}
-		values, next, err := rules.PageOf(list, r.from(prefix, list.After), func(v *repo.StateValue) (repo.StateValue, error) { return copyStateValue(v), nil })
-		return repo.StatePage{Version: r.version, Values: values, Next: next}, err
+		values, err := rules.PageOf(list, r.from(prefix, list.After), func(v *repo.StateValue) (repo.StateValue, error) { return copyStateValue(v), nil })
+		return repo.StatePage{Version: r.version, Values: values.Items, Next: values.Next}, err
 	})
 }
 

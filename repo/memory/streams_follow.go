@@ -121,6 +121,9 @@ func (s streams) lookAtSession(
 		return nil, nil, rules.CannotFollowStream()
 	}
 	err = exec(ctx, s.read, func(t *tables) error {
+		if t.sessions.get(sessionID) == nil {
+			return rules.Deleted(sessionID, !first)
+		}
 		listed := s.ofSession(t, sessionID, repo.Stream{Status: "~"})
 		if fresh = rules.FreshStreams(seen, listed[:min(len(listed), repo.MaxPageSize)], first); len(fresh) == 0 {
 			watch = t.watch(sessionID)

@@ -23,6 +23,8 @@ type data struct {
 	// deleted, with their namespaces: they are not given again.
 	byKey      table[repo.SessionKey, repo.ID]
 	deletedIDs table[repo.ID, string]
+	// importers has the forks with whose import messages came, which are of no session, by the ids that these say.
+	importers table[repo.ID, repo.ID]
 	// holds has the legal holds, by what they name.
 	holds table[repo.LegalHold, repo.LegalHold]
 	// byAge has the committed sessions of each namespace, oldest first.
@@ -56,7 +58,7 @@ func newTables(c *core) *tables {
 
 func (t *tables) overlay() *tables {
 	return &tables{t.core, t, data{
-		sessions: t.sessions.overlay(), byKey: t.byKey.overlay(), deletedIDs: t.deletedIDs.overlay(), holds: t.holds.overlay(), actions: t.actions.overlay(),
+		sessions: t.sessions.overlay(), byKey: t.byKey.overlay(), deletedIDs: t.deletedIDs.overlay(), importers: t.importers.overlay(), holds: t.holds.overlay(), actions: t.actions.overlay(),
 		plans: t.plans.overlay(), planKeys: t.planKeys.overlay(),
 		queue: t.queue.overlay(), claims: t.claims.overlay(), limits: t.limits.overlay(), scopes: t.scopes.overlay(), leases: t.leases.overlay(),
 		streams: t.streams.overlay(), streamKeys: t.streamKeys.overlay(), entries: t.entries.overlay(),
@@ -85,6 +87,7 @@ func (t *tables) commit() {
 	}
 	t.byKey.commit()
 	t.deletedIDs.commit()
+	t.importers.commit()
 	t.holds.commit()
 	t.actions.commit()
 	t.plans.commit()

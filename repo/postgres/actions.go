@@ -57,22 +57,16 @@ func (a *actions) get(ctx context.Context, name repo.ActionName) (repo.Action, e
 
 func (a *actions) List(ctx context.Context, filter repo.ActionFilter, page repo.Page) (repo.List[repo.Action], error) {
 	list, err := rules.ActionList(filter, page)
-	if err != nil {
-		return repo.List[repo.Action]{}, err
-	}
-	rows, err := run(ctx, a.exec.read, queries.ActionList, db.ActionListParams{
-		Server:    list.Filter.Server,
-		Namespace: list.Filter.Namespace,
-		AfterName: list.After,
-		State:     stateOf(list.Filter),
-		Tag:       list.Filter.Tag,
-		MaxRows:   int32(list.Limit + 1), // one extra row tells whether there is a next page
-	})
-	if err != nil {
-		return repo.List[repo.Action]{}, err
-	}
-	actions, next, err := rules.PageOf(list, rows, actionOf)
-	return repo.List[repo.Action]{Items: actions, Next: next}, err
+	return listed(a.exec.read, list, err, func(by way) ([]db.Action, error) {
+		return run(ctx, by, queries.ActionList, db.ActionListParams{
+			Server:    list.Filter.Server,
+			Namespace: list.Filter.Namespace,
+			AfterName: list.After,
+			State:     stateOf(list.Filter),
+			Tag:       list.Filter.Tag,
+			MaxRows:   int32(list.Limit + 1), // one extra row tells whether there is a next page
+		})
+	}, actionOf)
 }
 
 // stateOf returns the state that a filter selects. Empty: any.

@@ -71,20 +71,13 @@ func (a *audit) Entry(ctx context.Context, id repo.ID) (repo.AuditEntry, error) 
 
 func (a *audit) List(ctx context.Context, filter repo.AuditFilter, page repo.Page) (repo.List[repo.AuditEntry], error) {
 	list, err := rules.AuditList(filter, page)
-	if err != nil {
-		return repo.List[repo.AuditEntry]{}, err
-	}
-	rows, err := a.list(ctx, list.Filter, list.After, list.Limit+1) // one extra row tells whether there is a next page
-	if err != nil {
-		return repo.List[repo.AuditEntry]{}, err
-	}
-	entries, next, err := rules.PageOf(list, rows,
-		func(row db.AuditEntry) (repo.AuditEntry, error) { return auditEntryOf(row), nil })
-	return repo.List[repo.AuditEntry]{Items: entries, Next: next}, err
+	return listed(a.exec.read, list, err, func(by way) ([]db.AuditEntry, error) {
+		return a.list(ctx, by, list.Filter, list.After, list.Limit+1) // one extra row tells whether there is a next page
+	}, func(row db.AuditEntry) (repo.AuditEntry, error) { return auditEntryOf(row), nil })
 }
 
 func (a *audit) list(
-	ctx context.Context, filter repo.AuditFilter, after rules.Place, limit int,
+	ctx context.Context, by way, filter repo.AuditFilter, after rules.Place, limit int,
 ) ([]db.AuditEntry, error) {
 	from, before := filter.OccurredFrom, rules.Until(filter.OccurredBefore)
 	params := db.AuditListAscendingParams{
@@ -98,13 +91,13 @@ func (a *audit) list(
 			after = rules.Place{CreatedAt: from} // no id is before zero
 		}
 		params.AfterOccurredAt, params.AfterID = after.CreatedAt, toUUID(after.ID)
-		return run(ctx, filtered(a.exec.read), queries.AuditListAscending, params)
+		return run(ctx, filtered(by), queries.AuditListAscending, params)
 	}
 	if !after.CreatedAt.Before(before) {
 		after = rules.Place{CreatedAt: before}
 	}
 	params.Bound, params.AfterOccurredAt, params.AfterID = from, after.CreatedAt, toUUID(after.ID)
-	return run(ctx, filtered(a.exec.read), queries.AuditListDescending, db.AuditListDescendingParams(params))
+	return run(ctx, filtered(by), queries.AuditListDescending, db.AuditListDescendingParams(params))
 }
 
 func (a *audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (count int64, more bool, err error) {
@@ -133,7 +126,8 @@ func (a *audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer
 	export := rules.NewAuditExport(ctx, w)
 	var after rules.Place
 	for {
-		rows, err := a.list(ctx, filter, after, repo.MaxPageSize)
+		var fit fits
+		rows, err := a.list(ctx, fit.in(a.exec.read), filter, after, repo.MaxPageSize)
 		if err != nil {
 			return err
 		}
@@ -142,7 +136,7 @@ func (a *audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer
 				return err
 			}
 		}
-		if len(rows) < repo.MaxPageSize {
+		if len(rows) < repo.MaxPageSize && !fit.cut {
 			return export.Close()
 		}
 		last := rows[len(rows)-1]

@@ -31,20 +31,14 @@ func (p *plans) SetLimit(ctx context.Context, limit repo.PlanLimit) error {
 
 func (p *plans) Limits(ctx context.Context, page repo.Page) (repo.List[repo.PlanLimit], error) {
 	list, err := rules.LimitList(p.view, page)
-	if err != nil {
-		return repo.List[repo.PlanLimit]{}, err
-	}
-	namespace, action, _ := strings.Cut(list.After, "\x00")
-	rows, err := run(ctx, p.exec.read, queries.PlanLimitList, db.PlanLimitListParams{
-		Namespace: namespace, ActionName: action, MaxRows: int32(list.Limit + 1), View: toNullable(p.view),
-	})
-	if err != nil {
-		return repo.List[repo.PlanLimit]{}, err
-	}
-	found, next, err := rules.PageOf(list, rows, func(row db.PlanLimitListRow) (repo.PlanLimit, error) {
+	return listed(p.exec.read, list, err, func(by way) ([]db.PlanLimitListRow, error) {
+		namespace, action, _ := strings.Cut(list.After, "\x00")
+		return run(ctx, by, queries.PlanLimitList, db.PlanLimitListParams{
+			Namespace: namespace, ActionName: action, MaxRows: int32(list.Limit + 1), View: toNullable(p.view),
+		})
+	}, func(row db.PlanLimitListRow) (repo.PlanLimit, error) {
 		return repo.PlanLimit{Namespace: row.Namespace, Action: row.ActionName, AtOnce: int(row.AtOnce), Claimed: int(row.Claimed)}, nil
 	})
-	return repo.List[repo.PlanLimit]{Items: found, Next: next}, err
 }
 
 const (
@@ -177,7 +171,7 @@ func lanesAnywhere(ctx context.Context, q db.DBTX, claim repo.Claim, after strin
 		switch {
 		case row.Phase == "": // its claims alone
 			for _, phase := range phases {
-				for _, action := range actions {
+				for _, action := range rules.ActionsIn(actions, row.Namespace) {
 					l.add(row.Namespace, phase, noPriority, action)
 				}
 			}

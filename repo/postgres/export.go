@@ -37,9 +37,11 @@ func (s *sessions) export(ctx context.Context, id repo.ID, w io.Writer) error {
 	}
 	defer begun.Close()
 	session := begun.session
-	linked := make([]repo.ID, len(session.Plans))
-	for i, plan := range session.Plans {
-		linked[i] = plan.ID
+	var linked []repo.ID
+	for _, plan := range session.Plans {
+		if s.view == "" || s.view == plan.Namespace {
+			linked = append(linked, plan.ID)
+		}
 	}
 	writer, err := export.NewWriter(ctxio.NewWriter(ctx, w), session, linked, begun.history)
 	if err != nil {
@@ -259,7 +261,7 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 		}
 		if sequences[0] < base {
 			err := queries.ForkImport(ctx, q, db.ForkImportParams{
-				SessionID: other, Sequences: sequences, Ids: chunk.ids, Roles: chunk.roles, Contents: chunk.contents,
+				SessionID: other, Importer: toUUID(sessionID), Sequences: sequences, Ids: chunk.ids, Roles: chunk.roles, Contents: chunk.contents,
 				Metadatas: chunk.metadatas, Payloads: chunk.payloads, Kinds: chunk.kinds, CallIds: chunk.callIDs,
 				OccurredAts: chunk.occurredAts, CreatedAts: createdAts, Tokens: chunk.tokens, Counters: chunk.counters, Follows: chunk.follows,
 			})

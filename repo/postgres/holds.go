@@ -39,20 +39,14 @@ func (s *sessions) Release(ctx context.Context, hold repo.LegalHold) error {
 
 func (s *sessions) Holds(ctx context.Context, page repo.Page) (repo.List[repo.LegalHold], error) {
 	list, err := rules.HoldList(s.view, page)
-	if err != nil {
-		return repo.List[repo.LegalHold]{}, err
-	}
-	rows, err := run(ctx, s.exec.read, queries.HoldList, db.HoldListParams{
-		AfterNamespace: list.After.Namespace, AfterOwner: list.After.Owner, AfterSessionID: toUUID(list.After.SessionID),
-		View: toNullable(s.view), MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
-	})
-	if err != nil {
-		return repo.List[repo.LegalHold]{}, err
-	}
-	holds, next, err := rules.PageOf(list, rows, func(row db.SessionHold) (repo.LegalHold, error) {
+	return listed(s.exec.read, list, err, func(by way) ([]db.SessionHold, error) {
+		return run(ctx, by, queries.HoldList, db.HoldListParams{
+			AfterNamespace: list.After.Namespace, AfterOwner: list.After.Owner, AfterSessionID: toUUID(list.After.SessionID),
+			View: toNullable(s.view), MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
+		})
+	}, func(row db.SessionHold) (repo.LegalHold, error) {
 		return repo.LegalHold{SessionID: row.SessionID.Bytes, Namespace: row.Namespace, Owner: row.Owner, Reason: row.Reason, CreatedAt: row.CreatedAt.UTC()}, nil
 	})
-	return repo.List[repo.LegalHold]{Items: holds, Next: next}, err
 }
 
 // RemoveDeleted removes one batch.

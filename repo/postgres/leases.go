@@ -203,9 +203,6 @@ func (l *leases) release(ctx context.Context, by way, release func(q db.DBTX) (i
 
 func (l *leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Page) (repo.List[repo.Lease], error) {
 	list, err := rules.LeaseList(l.view, filter, page)
-	if err != nil {
-		return repo.List[repo.Lease]{}, err
-	}
 	params := db.LeaseListParams{
 		Namespace: leaseNamespace, AfterKind: list.After.Kind, AfterName: leaseName(list.After),
 		Owner: toNullable(filter.Owner), Kind: toNullable(filter.Kind),
@@ -220,11 +217,7 @@ func (l *leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Pa
 			params.ID, params.Text = &id, name
 		}
 	}
-	rows, err := l.list(ctx, params)
-	if err != nil {
-		return repo.List[repo.Lease]{}, err
-	}
-	leases, next, err := rules.PageOf(list, rows, func(row db.LeaseListRow) (repo.Lease, error) {
+	return listed(l.exec.read, list, err, func(by way) ([]db.LeaseListRow, error) { return l.list(ctx, by, params) }, func(row db.LeaseListRow) (repo.Lease, error) {
 		key, err := leaseKey(row.Kind, row.Name)
 		lease := leaseOf(key, db.LeaseGetRow{Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt})
 		lease.Expired = row.Expired
@@ -233,13 +226,12 @@ func (l *leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Pa
 		}
 		return lease, err
 	})
-	return repo.List[repo.Lease]{Items: leases, Next: next}, err
 }
 
 // list returns the rows of a page. Those of a view are in up to two namespaces.
-func (l *leases) list(ctx context.Context, params db.LeaseListParams) (rows []db.LeaseListRow, err error) {
+func (l *leases) list(ctx context.Context, by way, params db.LeaseListParams) (rows []db.LeaseListRow, err error) {
 	if l.view == "" {
-		return run(ctx, filtered(l.exec.read), queries.LeaseList, params)
+		return run(ctx, filtered(by), queries.LeaseList, params)
 	}
 	type part struct {
 		namespace string
@@ -256,7 +248,7 @@ func (l *leases) list(ctx context.Context, params db.LeaseListParams) (rows []db
 	}
 	for _, p := range parts {
 		params.Namespace, params.Kind = p.namespace, p.kind
-		found, err := run(ctx, filtered(l.exec.read), queries.LeaseList, params)
+		found, err := run(ctx, filtered(by), queries.LeaseList, params)
 		if err != nil {
 			return nil, err
 		}

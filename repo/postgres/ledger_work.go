@@ -153,6 +153,11 @@ func (l *ledger) checkWork(a *turn) error {
 	if a.more.Open == nil {
 		return nil
 	}
+	for _, before := range l.working { // its stream is not there yet
+		if open := before.more.Open; open != nil && open.Key == a.more.Open.Key && before.sessionID != a.sessionID {
+			return rules.StreamOfOther(open.Key, before.opener)
+		}
+	}
 	switch open := l.streams[a.more.Open.Key]; {
 	case open == nil:
 		return errKeyHeld

@@ -136,9 +136,7 @@ func (p *plans) use(ctx context.Context, id repo.ID, name repo.ActionName, use r
 // afterUse sets what the database decides.
 func afterUse(plan *repo.Plan, created db.PlanCreateRow, action repo.Action) {
 	plan.CreatedAt, plan.UpdatedAt = created.CreatedAt.UTC(), created.UpdatedAt.UTC()
-	if action.MaxAge > 0 {
-		plan.Deadline = plan.CreatedAt.Add(action.MaxAge)
-	}
+	plan.Deadline = rules.DeadlineOf(*plan, action.MaxAge)
 }
 
 // underParent locks the parent's tree, and puts the plan into it.
@@ -164,6 +162,10 @@ func underParent(ctx context.Context, q db.DBTX, plan *repo.Plan) error {
 }
 
 func planParams(plan repo.Plan, action repo.Action, use repo.UseAction) db.PlanCreateParams {
+	maxAge := action.MaxAge
+	if rules.DeadlineOf(plan, maxAge).IsZero() {
+		maxAge = 0
+	}
 	params := db.PlanCreateParams{
 		ActionName:              plan.Action.String(),
 		ActionVersion:           action.Version,
@@ -178,7 +180,7 @@ func planParams(plan repo.Plan, action repo.Action, use repo.UseAction) db.PlanC
 		MaxAttempts:             int32(plan.MaxAttempts),
 		Priority:                int16(plan.Priority),
 		NotBefore:               toTime(plan.NotBefore),
-		MaxAgeMicros:            action.MaxAge.Microseconds(),
+		MaxAgeMicros:            maxAge.Microseconds(),
 		KeepMicros:              plan.Keep.Microseconds(),
 		Phases:                  toPhases(plan.Phases),
 		Description:             plan.Description,

@@ -29,43 +29,37 @@ func (p *plans) Get(ctx context.Context, id repo.ID) (repo.Plan, error) {
 
 func (p *plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page) (repo.List[repo.Plan], error) {
 	list, err := rules.PlanList(filter, page)
-	if err != nil {
-		return repo.List[repo.Plan]{}, err
-	}
-	rows, err := p.list(ctx, list.Filter, list.After, int32(list.Limit+1)) // one extra row tells whether there is a next page
-	if err != nil {
-		return repo.List[repo.Plan]{}, err
-	}
-	plans, next, err := rules.PageOf(list, rows, planOf)
-	return repo.List[repo.Plan]{Items: plans, Next: next}, err
+	return listed(p.exec.read, list, err, func(by way) ([]db.Plan, error) {
+		return p.list(ctx, by, list.Filter, list.After, int32(list.Limit+1)) // one extra row tells whether there is a next page
+	}, planOf)
 }
 
 // list chooses the query with the most selective index.
-func (p *plans) list(ctx context.Context, filter repo.PlanFilter, after repo.ID, maxRows int32) ([]db.Plan, error) {
+func (p *plans) list(ctx context.Context, by way, filter repo.PlanFilter, after repo.ID, maxRows int32) ([]db.Plan, error) {
 	switch {
 	case !filter.SessionID.IsZero():
-		return run(ctx, p.exec.read, queries.PlanListBySession, db.PlanListBySessionParams{
+		return run(ctx, by, queries.PlanListBySession, db.PlanListBySessionParams{
 			SessionID: toUUID(filter.SessionID), AfterID: toUUID(after), MaxRows: maxRows,
 			Namespace: filter.Namespace, Phase: string(filter.Phase), State: string(filter.State),
 		})
 	case filter.Project != "":
-		return run(ctx, p.exec.read, queries.PlanListByProject, db.PlanListByProjectParams{
+		return run(ctx, by, queries.PlanListByProject, db.PlanListByProjectParams{
 			Project: filter.Project, AfterID: toUUID(after), MaxRows: maxRows,
 			Namespace: filter.Namespace, Phase: string(filter.Phase), State: string(filter.State),
 		})
 	case filter.Action != "" && filter.Namespace == "":
 		phases, states := stagesOf(filter)
-		return run(ctx, p.exec.read, queries.PlanListByAction, db.PlanListByActionParams{
+		return run(ctx, by, queries.PlanListByAction, db.PlanListByActionParams{
 			Phases: phases, States: states, ActionName: filter.Action, AfterID: toUUID(after), MaxRows: maxRows,
 		})
 	case !filter.ParentID.IsZero() || filter.Phase == "" && filter.State == "" && filter.Action == "":
-		return run(ctx, filtered(p.exec.read), queries.PlanList, db.PlanListParams{
+		return run(ctx, filtered(by), queries.PlanList, db.PlanListParams{
 			AfterID: toUUID(after), MaxRows: maxRows, ParentID: toOptionalUUID(filter.ParentID),
 			Namespace: toNullable(filter.Namespace), Phase: toNullable(string(filter.Phase)), State: toNullable(string(filter.State)),
 		})
 	}
 	phases, states := stagesOf(filter)
-	return run(ctx, p.exec.read, queries.PlanListByStage, db.PlanListByStageParams{
+	return run(ctx, by, queries.PlanListByStage, db.PlanListByStageParams{
 		Phases: phases, States: states, Namespace: filter.Namespace, AfterID: toUUID(after), MaxRows: maxRows, ActionName: filter.Action,
 	})
 }
@@ -79,18 +73,13 @@ func stagesOf(filter repo.PlanFilter) (phases, states []string) {
 
 func (p *plans) Counts(ctx context.Context, namespace string, page repo.Page) (repo.List[repo.PlanCount], error) {
 	list, err := rules.CountList(namespace, page)
-	if err != nil {
-		return repo.List[repo.PlanCount]{}, err
-	}
-	after := strings.SplitN(list.After, "\x00", 3)
-	rows, err := run(ctx, p.exec.read, queries.PlanCounts, db.PlanCountsParams{
-		Namespace: namespace, AfterNamespace: after[0], AfterPhase: after[1], AfterState: after[2],
-		MaxRows: int32(list.Limit + 1), Bound: limits.MaxPlanCount,
-	})
-	if err != nil {
-		return repo.List[repo.PlanCount]{}, err
-	}
-	counts, next, err := rules.PageOf(list, rows, func(row db.PlanCountsRow) (repo.PlanCount, error) {
+	return listed(p.exec.read, list, err, func(by way) ([]db.PlanCountsRow, error) {
+		after := strings.SplitN(list.After, "\x00", 3)
+		return run(ctx, by, queries.PlanCounts, db.PlanCountsParams{
+			Namespace: namespace, AfterNamespace: after[0], AfterPhase: after[1], AfterState: after[2],
+			MaxRows: int32(list.Limit + 1), Bound: limits.MaxPlanCount,
+		})
+	}, func(row db.PlanCountsRow) (repo.PlanCount, error) {
 		stage := repo.Stage{Phase: repo.Phase(row.Phase), State: repo.PlanState(row.State)}
 		count := repo.PlanCount{Namespace: row.Namespace, Stage: stage, Count: int(row.Count)}
 		if row.Oldest.Before(rules.Until(time.Time{})) {
@@ -98,7 +87,6 @@ func (p *plans) Counts(ctx context.Context, namespace string, page repo.Page) (r
 		}
 		return count, nil
 	})
-	return repo.List[repo.PlanCount]{Items: counts, Next: next}, err
 }
 
 func (p *plans) History(ctx context.Context, id repo.ID, from int64, limit int) ([]repo.PlanEvent, error) {

@@ -94,15 +94,42 @@ func (r *remover) Forget(ctx context.Context, person removal.Person) (f removal.
 			return f, err
 		}
 	}
-	for _, id := range person.Sessions {
+	messages, err := r.withImported(ctx, person.Sessions)
+	if err != nil {
+		return f, err
+	}
+	for _, id := range messages {
 		if err := r.forgetMessages(ctx, id, &f); err != nil {
 			return f, err
 		}
+	}
+	for _, id := range person.Sessions {
 		if err := r.forgetEntries(ctx, repo.AuditFilter{SessionID: id}, about, &f); err != nil {
 			return f, err
 		}
 	}
 	return f, nil
+}
+
+// withImported adds the ids of what came with imports of forks.
+func (r *remover) withImported(ctx context.Context, sessions []repo.ID) ([]repo.ID, error) {
+	if len(sessions) == 0 {
+		return nil, nil
+	}
+	imported, err := run(ctx, r.exec.read, queries.ForkImported, toUUIDs(sessions))
+	return slices.Concat(sessions, each(imported, func(id pgtype.UUID) repo.ID { return id.Bytes })), err
+}
+
+func (r *remover) Kept(ctx context.Context, sessions []repo.ID) (own, all int64, err error) {
+	ids, err := r.withImported(ctx, sessions)
+	for i := 0; err == nil && i < len(ids); i++ {
+		var kept int64
+		kept, err = run(ctx, r.exec.read, queries.ForkKept, toUUID(ids[i]))
+		if all += kept; i < len(sessions) {
+			own += kept
+		}
+	}
+	return own, all, err
 }
 
 func (r *remover) forgetName(ctx context.Context, name string, in []string, f *removal.Forgotten) error {
@@ -157,7 +184,8 @@ func (r *remover) forgetEntries(ctx context.Context, filter repo.AuditFilter, pa
 		return nil //nolint:nilerr // it is the owner of a session, whose name may be longer
 	}
 	for after := (rules.Place{}); ; {
-		rows, err := (&audit{r.exec}).list(ctx, filter, after, forgetRows)
+		var fit fits
+		rows, err := (&audit{r.exec}).list(ctx, fit.in(r.exec.read), filter, after, forgetRows)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -173,7 +201,7 @@ func (r *remover) forgetEntries(ctx context.Context, filter repo.AuditFilter, pa
 			return err
 		}
 		f.Add(removal.Forgotten{Entries: row.Erased, Held: row.Held})
-		if len(rows) < forgetRows {
+		if len(rows) < forgetRows && !fit.cut {
 			return nil
 		}
 	}

@@ -79,7 +79,8 @@ func (s *state) List(ctx context.Context, scope repo.Scope, prefix string, page 
 	if err != nil {
 		return repo.StatePage{}, err
 	}
-	rows, err := run(ctx, s.exec.read, queries.StateList, db.StateListParams{
+	var fit fits
+	rows, err := run(ctx, fit.in(s.exec.read), queries.StateList, db.StateListParams{
 		SessionID: sessionOfScope(scope), Namespace: s.namespace, Name: scope.Name,
 		First: list.Filter.Prefix, After: list.After, Before: list.Filter.End,
 		MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
@@ -94,10 +95,13 @@ func (s *state) List(ctx context.Context, scope repo.Scope, prefix string, page 
 	if rows[0].Key == "" {
 		rows = nil
 	}
-	values, next, err := rules.PageOf(list, rows, func(row db.StateListRow) (repo.StateValue, error) {
+	if fit.cut {
+		list.Limit = len(rows) - 1
+	}
+	values, err := rules.PageOf(list, rows, func(row db.StateListRow) (repo.StateValue, error) {
 		return stateValueOf(row.Key, row.Value, row.Version, row.UpdatedAt), nil
 	})
-	return repo.StatePage{Version: version, Values: values, Next: next}, err
+	return repo.StatePage{Version: version, Values: values.Items, Next: values.Next}, err
 }
 
 func (s *state) Erase(ctx context.Context, scopeName string) (int64, error) {

@@ -242,23 +242,17 @@ func (s *streams) end(ctx context.Context, stream repo.Stream, status repo.Strea
 
 func (s *streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (repo.List[repo.Stream], error) {
 	list, err := rules.StreamList(sessionID, page)
-	if err != nil {
-		return repo.List[repo.Stream]{}, err
-	}
-	rows, err := run(ctx, s.exec.read, queries.StreamList, db.StreamListParams{
-		SessionID: toUUID(sessionID), MaxRows: int32(list.Limit) + 1,
-		BeforeStatus: string(list.After.Status), BeforeID: toUUID(list.After.ID),
-	})
-	if err != nil {
-		return repo.List[repo.Stream]{}, err
-	}
-	streams, next, err := rules.PageOf(list, rows, func(row db.StreamListRow) (repo.Stream, error) {
+	return listed(s.exec.read, list, err, func(by way) ([]db.StreamListRow, error) {
+		return run(ctx, by, queries.StreamList, db.StreamListParams{
+			SessionID: toUUID(sessionID), MaxRows: int32(list.Limit) + 1,
+			BeforeStatus: string(list.After.Status), BeforeID: toUUID(list.After.ID),
+		})
+	}, func(row db.StreamListRow) (repo.Stream, error) {
 		return repo.Stream{
 			Key: row.Key, ID: row.ID.Bytes, Session: sessionID, Owner: row.Owner, Fence: row.Fence, Status: repo.StreamStatus(row.Status),
 			Reason: row.Reason, Next: row.NextSequence, TTL: fromMicros(row.TtlMicros), OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
 		}, nil
 	})
-	return repo.List[repo.Stream]{Items: streams, Next: next}, err
 }
 
 // InView is for internal/view.

@@ -90,11 +90,17 @@ func (s *streams) freshStreams(
 ) (fresh []repo.Stream, err error) {
 	look := func() (bool, error) {
 		listed, err := s.List(ctx, sessionID, repo.Page{Limit: repo.MaxPageSize})
+		exists := true
+		if err == nil && len(listed.Items) == 0 {
+			exists, err = run(ctx, p.read, queries.SessionExists, toUUID(sessionID))
+		}
 		switch {
 		case !first && errors.Is(err, repo.ErrUnavailable) && ctx.Err() == nil:
 			return false, nil // until the database is back
 		case err != nil:
 			return false, err
+		case !exists:
+			return false, rules.Deleted(sessionID, !first)
 		}
 		sum := int64(0)
 		for _, stream := range listed.Items {

@@ -34,6 +34,8 @@ type Store interface {
 	Left(ctx context.Context) (bool, error)
 	// HeldFork returns a session that a legal hold keeps, and which has messages of the owner's sessions. Zero: there is none.
 	HeldFork(ctx context.Context, owner string, namespaces []string) (repo.ID, error)
+	// Kept counts the messages of deleted sessions that forks have: their own ones, and all, with what came with imports of them.
+	Kept(ctx context.Context, sessions []repo.ID) (own, all int64, err error)
 	// Made returns the plans that were made for sessions, also for those that are gone, and those below them.
 	Made(ctx context.Context, sessions []repo.ID) ([]repo.ID, error)
 	// Namespaces returns those of sessions, leases and shared scopes of state, without that of the map of shards.
@@ -99,7 +101,7 @@ type Person struct {
 	// Names are those by which the person owns and acts, in the namespaces; empty: in all.
 	Names, Namespaces []string
 	// Sessions and Plans are about to be deleted, or were: the user and the details of audit entries about them are
-	// erased, and the messages of these sessions, if there are forks, which keep them.
+	// erased, and the messages of these sessions that forks have, also those that came with their imports.
 	Sessions, Plans []repo.ID
 }
 
@@ -117,8 +119,8 @@ type Forgotten struct {
 	Quarantined int64 `json:"quarantined"`
 	Actions     int64 `json:"actions"`
 	Streams     int64 `json:"streams"`
-	Texts       int64 `json:"fork_messages"` // that forks have
-	Held        int64 `json:"held"`          // plans and audit entries that a legal hold keeps: they are left
+	Texts       int64 `json:"fork_messages"` // of the sessions, which forks have
+	Held        int64 `json:"held"`          // plans, audit entries and sessions of others that a legal hold keeps: they are left
 	// Live counts plans that the person has made, and that have work to do: their texts and their maker are left. Cancel them, and
 	// erase again.
 	Live int64 `json:"live_plans"`

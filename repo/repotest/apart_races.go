@@ -229,6 +229,9 @@ func ApartFromWhole(t *testing.T, whole, one repo.Store) {
 					t.Errorf("the session has the plans %+v", session.Plans)
 				}
 			}
+			if document := export(t, r.Sessions(), id); bytes.Contains(document, []byte(planID.String())) {
+				t.Errorf("the document names the plan: %s", document)
+			}
 			_, err = r.Plans().Get(t.Context(), planID)
 			wantNotFound(t, err, "plan", planID)
 			_, err = r.Plans().Transition(t.Context(), planID, repo.TransitionCancel, repo.Cause{Reason: "x"})

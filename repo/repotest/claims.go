@@ -38,6 +38,7 @@ func claimTests() []test {
 		onPlans("ActionLimitLowered", testClaimLimitLowered(true)),
 		onPlans("ManyLimits", testClaimManyLimits),
 		onPlans("AllNamespaces", testClaimAllNamespaces),
+		onPlans("OwnActions", testClaimOwnActions),
 		onPlans("Priority", testClaimPriority),
 		onPlans("Retry", testClaimRetry),
 		onPlans("Snooze", testClaimSnooze),

@@ -210,6 +210,40 @@ func testClaimAllNamespaces(t *testing.T, r repo.Repositories) {
 	wantInvalid(t, err, "namespaces")
 }
 
+// A bare name in a claim of all namespaces is the action of DefaultNamespace and that of the plan's own, and no other.
+// Guarantee: Claims: One claim of all namespaces serves each tenant's own action of a name.
+func testClaimOwnActions(t *testing.T, r repo.Repositories) {
+	q, name := newQueue(t, r), randomName()
+	create := func(namespace, name string) string {
+		action := namespace + "/" + name
+		_, err := r.Actions().Create(t.Context(), repo.NewAction{Name: action, ActionDefinition: repo.ActionDefinition{Reusable: true}})
+		return must(t, action, err)
+	}
+	use := func(action, namespace string) repo.ID {
+		return usePlan(t, r, action, repo.UseAction{Namespace: namespace}).ID
+	}
+	one, other := randomName(), randomName()
+	ones := create(one, name)
+	wanted := []repo.ID{use(ones, one), use(create(other, name), other), use(create(repo.DefaultNamespace, name), other)}
+	use(ones, other)                // another tenant's
+	use(create(one, name+"2"), one) // another name
+	claim := repo.Claim{Owner: randomName(), AllNamespaces: true, Actions: []string{name}, Limit: 10}
+	claimed := q.take(claim)
+	slices.SortFunc(claimed, func(a, b repo.ClaimedPlan) int { return a.Plan.ID.Compare(b.Plan.ID) })
+	slices.SortFunc(wanted, repo.ID.Compare)
+	wantClaimed(t, claimed, wanted...)
+	for _, c := range claimed {
+		release(t, r, c.Lease)
+		use(c.Plan.Action.String(), c.Plan.Namespace)
+	}
+	if again := q.take(claim); len(again) < 3 { // those whose claims have expired, or those that are queued
+		t.Errorf("%d were claimed again", len(again))
+	}
+	q.namespace = one
+	q.action = name // of DefaultNamespace, as ever
+	wantClaimed(t, q.take(repo.Claim{Owner: claim.Owner, Namespaces: []string{one}, Actions: []string{name}}))
+}
+
 // Claims that run into each other stay within the limit, and do not get in each other's way.
 func testRaceLimits(t *testing.T, store repo.Store) {
 	q := newQueue(t, store)

@@ -1,6 +1,7 @@
 package repotest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/removal"
 )
@@ -179,4 +181,128 @@ func (m besideRemoval) Forget(ctx context.Context, person removal.Person) (remov
 		meanwhile()
 	}
 	return forgotten, err
+}
+
+// ErasedForks tests that an erasure counts what forks of others still have, and no more; that this is erased also if it has come
+// with the import of one of the person's forks; and that no slot of a lease keeps the name.
+// Guarantee: Deletion: What a person's imported fork had of others is erased in others' forks.
+func ErasedForks(t *testing.T, whole Whole, erase func(name string) (messages, texts int64, err error)) {
+	t.Helper()
+	ctx, name, namespace, sessions := t.Context(), randomName(), randomName(), whole.Sessions()
+	owned := func(owner string) repo.NewSession { return repo.NewSession{Namespace: namespace, Owner: owner} }
+	fork := func(of repo.ID, at int64, owner string, own ...repo.NewMessage) repo.ID {
+		t.Helper()
+		made, err := sessions.Fork(ctx, of, at, owned(owner))
+		must(t, made, err)
+		if len(own) > 0 {
+			appendTo(t, sessions, made.ID, own...)
+		}
+		return made.ID
+	}
+	theirs, anns := createAs(t, sessions, owned(name)).ID, createAs(t, sessions, owned("ann")).ID
+	appendTo(t, sessions, theirs, user(name), user(name), user(name))
+	appendTo(t, sessions, anns, user(name), user(name))
+	fork(theirs, 1, name, user(name))
+	imported := fork(anns, 1, name, user(name))
+	var document bytes.Buffer
+	must(t, imported, sessions.Export(ctx, imported, &document))
+	_, err := sessions.Delete(ctx, imported)
+	must(t, imported, err)
+	_, err = sessions.Import(ctx, &document, true)
+	must(t, imported, err)
+	bobs := []repo.ID{fork(theirs, 0, "bob"), fork(imported, 0, "bob")}
+	hold := repo.LegalHold{SessionID: bobs[1], Reason: "x"}
+	must(t, hold, sessions.Hold(ctx, hold))
+	_, _, err = erase(name)
+	_, _ = wantError[*repo.RefusedError](t, err, repo.ErrConflict)
+	must(t, hold, sessions.Release(ctx, hold))
+	carl := randomName()
+	fork(imported, 0, carl)
+	_, _, err = erase(carl)
+	must(t, carl, err)
+	wantSame(t, "what the fork's import had brought", readAll(t, sessions, bobs[1])[0].Content, name)
+	// What a hold keeps of others' stays, and so does a plan of the person's that waits for a decision.
+	acted := createAs(t, sessions, repo.NewSession{Namespace: namespace, Owner: "ann", Actor: name})
+	hold = repo.LegalHold{SessionID: acted.ID, Reason: "x"}
+	must(t, hold, sessions.Hold(ctx, hold))
+	plan := usePlan(t, whole, plain(t, whole), repo.UseAction{Namespace: namespace, Actor: name, Description: name})
+	move(t, whole, plan.ID, repo.TransitionStart)
+	move(t, whole, plan.ID, repo.TransitionComplete)
+	lease, err := whole.Leases().Acquire(ctx, repo.NewLease{Key: repo.LeaseKey{Kind: "user", Name: name}, Owner: "worker", Slots: 2})
+	must(t, lease, err)
+	must(t, lease, whole.Leases().Release(ctx, lease))
+	messages, texts, err := erase(name)
+	must(t, name, err)
+	wantSame(t, "messages and texts", [2]int64{messages, texts}, [2]int64{4, 2})
+	for _, id := range bobs {
+		wantSame(t, "content", readAll(t, sessions, id)[0].Content, "erased")
+	}
+	wantSame(t, "the actor of a session that is held", get(t, sessions, acted.ID).Actor, name)
+	wantSame(t, "the plan that waits", getPlan(t, whole, plan.ID).Description, name)
+	must(t, hold, sessions.Release(ctx, hold))
+	move(t, whole, plan.ID, repo.TransitionExecute)
+	_, err = whole.Plans().Transition(ctx, plan.ID, repo.TransitionCancel, repo.Cause{Reason: "x"})
+	must(t, plan, err)
+	_, _, err = erase(name)
+	must(t, name, err)
+	wantSame(t, "the actor", get(t, sessions, acted.ID).Actor, "")
+	wantSame(t, "the plan", getPlan(t, whole, plan.ID).Description, "")
+	wantSame(t, "what somebody else had", readAll(t, sessions, anns)[1].Content, name)
+	for after := (removal.Name{}); ; {
+		names, err := whole.Removal().Names(ctx, after)
+		if must(t, names, err); len(names) == 0 {
+			break
+		}
+		for _, after = range names {
+			if strings.Contains(after.Name, name) {
+				t.Errorf("the name %q is left", after.Name)
+			}
+		}
+	}
+}
+
+// DeletionsAreTold tests that the audit trail names each session and plan that is deleted, by whatever, so that who follows it can
+// keep an index or files in step. all deletes sessions and ended plans of a namespace for their age.
+// Guarantee: Deletion: The audit trail names each session and plan that erasure, retention or a call has deleted.
+func DeletionsAreTold(t *testing.T, whole Whole, erase func(name string) error, all func(namespace string) error) {
+	t.Helper()
+	name, namespace, action := randomName(), randomName(), plain(t, whole)
+	gone := map[repo.ID]bool{}
+	make := func(owner string) repo.ID {
+		t.Helper()
+		id := createAs(t, whole.Sessions(), repo.NewSession{Namespace: namespace, Owner: owner}).ID
+		appendTo(t, whole.Sessions(), id, user("x"))
+		gone[id] = true
+		return id
+	}
+	plan := func(use repo.UseAction) repo.ID {
+		t.Helper()
+		use.Namespace = namespace
+		made := usePlan(t, whole, action, use)
+		gone[made.ID] = true
+		return made.ID
+	}
+	top := plan(repo.UseAction{SessionID: make(name)})
+	plan(repo.UseAction{ParentID: top})
+	must(t, name, erase(name))
+	remove(t, whole.Sessions(), make("bob"))
+	ended := plan(repo.UseAction{})
+	plan(repo.UseAction{ParentID: ended})
+	_, err := whole.Plans().Transition(t.Context(), ended, repo.TransitionCancel, repo.Cause{Reason: "x"})
+	must(t, ended, err)
+	make("ann")
+	await.For(t, "all is removed", func() bool { // an age has to pass
+		must(t, namespace, all(namespace))
+		sessions, err := whole.Sessions().List(t.Context(), repo.SessionFilter{Namespace: namespace, AnyOwner: true}, repo.Page{})
+		must(t, sessions, err)
+		plans, err := whole.Plans().List(t.Context(), repo.PlanFilter{Namespace: namespace}, repo.Page{})
+		return len(sessions.Items)+len(must(t, plans, err).Items) == 0
+	})
+	told := map[repo.ID]bool{}
+	entries, err := whole.Audit().List(t.Context(), repo.AuditFilter{Type: "entity_deleted", Namespace: namespace}, repo.Page{})
+	for _, e := range must(t, entries, err).Items {
+		told[e.SessionID], told[e.PlanID] = true, true
+	}
+	delete(told, repo.ID{})
+	wantSame(t, "what the trail names", told, gone)
 }

@@ -1,6 +1,7 @@
 package repotest
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,6 +23,60 @@ func listTests() []test {
 		on("Cursors", testListCursors),
 		on("LimitMayChange", testListLimitMayChange),
 		on("Namespaces", testNamespaces),
+		onPlans("Bytes", testListBytes),
+	}
+}
+
+// A page of any list ends before its items have 16 MiB, with one at least, and the next one goes on.
+// Guarantee: Sessions: A page of any list ends before its items have 16 MiB together.
+func testListBytes(t *testing.T, r repo.Repositories) {
+	ctx, namespace, owner := t.Context(), spaceOf(r), randomName()
+	const count = 20
+	text := json.RawMessage(`{"x":"` + strings.Repeat("x", repo.MaxMetadataBytes-8) + `"}`)
+	scope, action := shared(), createAction(t, r, repo.ActionDefinition{Reusable: true, Arguments: []repo.Argument{{Name: "a", Type: repo.ArgumentString}}})
+	actor := randomName()
+	for n := range count {
+		createAs(t, r.Sessions(), repo.NewSession{Namespace: namespace, Owner: owner, Metadata: text})
+		change(t, r, set(scope, fmt.Sprint(n), string(text)))
+		usePlan(t, r, action, repo.UseAction{Namespace: namespace, AutomationSnapshot: text, Arguments: []repo.ArgumentValue{{Name: "a", Value: text[5 : len(text)-1]}}})
+		must(t, n, r.Audit().Record(ctx, repo.AuditEntry{ID: repo.NewID(), OccurredAt: time.Now(), Type: "tool_invoked", Actor: actor, Details: text}))
+	}
+	sessions := func(filter repo.SessionFilter) func(repo.Page) (int, string, error) {
+		filter.Namespace = namespace
+		return func(page repo.Page) (int, string, error) {
+			list, err := r.Sessions().List(ctx, filter, page)
+			return len(list.Items), list.Next, err
+		}
+	}
+	for name, list := range map[string]func(repo.Page) (int, string, error){
+		"sessions": sessions(repo.SessionFilter{Owner: owner}), "by activity": sessions(repo.SessionFilter{Owner: owner, ByActivity: true}),
+		"state": func(page repo.Page) (int, string, error) {
+			list, err := r.State().List(ctx, scope, "", page)
+			return len(list.Values), list.Next, err
+		},
+		"plans": func(page repo.Page) (int, string, error) {
+			list, err := r.Plans().List(ctx, repo.PlanFilter{Action: action}, page)
+			return 2 * len(list.Items), list.Next, err
+		},
+		"entries": func(page repo.Page) (int, string, error) {
+			list, err := r.Audit().List(ctx, repo.AuditFilter{Actor: actor}, page)
+			return len(list.Items), list.Next, err
+		},
+	} {
+		all, pages := 0, 0
+		for page := (repo.Page{Limit: 100}); ; pages++ {
+			items, next, err := list(page)
+			if must(t, items, err); items > 16 || items == 0 {
+				t.Errorf("%s: a page has %d MiB", name, items)
+			}
+			all += items
+			if page.After = next; next == "" {
+				break
+			}
+		}
+		if want := map[bool]int{true: 2 * count, false: count}[name == "plans"]; all != want || pages == 0 {
+			t.Errorf("%s: %d of %d items on %d pages", name, all, want, pages+1)
+		}
 	}
 }
 

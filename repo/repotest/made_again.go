@@ -17,6 +17,7 @@ func madeAgainTests() []test {
 		onPlans("Follow", testMadeAgainFollow),
 		onPlans("Write", testMadeAgainWrite),
 		onPlans("Lease", testMadeAgainLease),
+		onPlans("Turn", testMadeAgainTurn),
 	}
 }
 
@@ -51,6 +52,35 @@ func (a *again) remake(t *testing.T, s repo.Sessions, messages int) {
 	if a.second = a.make(t, s, messages); a.second == a.first {
 		t.Fatalf("the second session has the id %s, too", a.first)
 	}
+}
+
+// A turn that made the session, and is repeated after the deletion, does not make it again if it gives the id, chosen or found. With
+// the key alone it does.
+// Guarantee: Deletion: A late turn with the session's id does not make it again.
+func testMadeAgainTurn(t *testing.T, r repo.Repositories) {
+	s := r.Sessions()
+	key := newKey(s)
+	turn := repo.Turn{ID: "first", Messages: users(1), Create: &repo.NewSession{Namespace: key.Namespace, Key: key.Key}}
+	for _, chosen := range []repo.ID{repo.NewID(), {}} {
+		turn.SessionID = chosen
+		made, err := s.AppendTurn(t.Context(), turn)
+		wantSame(t, "created", must(t, made, err).Created, true)
+		turn.SessionID = made.SessionID
+		again, err := s.AppendTurn(t.Context(), turn)
+		wantSame(t, "repeated", must(t, again, err).Repeated, true)
+		remove(t, s, made.SessionID)
+		for range 2 {
+			_, err = s.AppendTurn(t.Context(), turn)
+			wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: made.SessionID, Gone: true})
+			_, err = s.Find(t.Context(), key)
+			if !errors.Is(err, repo.ErrNotFound) {
+				t.Errorf("the key leads to a session: %v", err)
+			}
+		}
+	}
+	turn.SessionID = repo.ID{}
+	made, err := s.AppendTurn(t.Context(), turn)
+	wantSame(t, "made again by the key alone", must(t, made, err).Created, true)
 }
 
 func testMadeAgainRead(t *testing.T, r repo.Repositories) {

@@ -232,6 +232,21 @@ func testStreamsFollowSession(t *testing.T, store repo.Store) {
 		t.Errorf("yielded %v, which had ended before", got)
 	}
 
+	// A session that does not exist has none, and one that is deleted gets no more.
+	missing, deleted := repo.NewID(), create(t, store.Sessions())
+	for _, err := range store.Streams().FollowSession(await.Context(t), missing) {
+		wantNotFound(t, err, "session", missing)
+	}
+	pull, stop := iter.Pull2(store.Streams().FollowSession(await.Context(t), deleted))
+	defer stop()
+	streamOf(t, store, deleted)
+	_, err, _ := pull()
+	must(t, deleted, err)
+	remove(t, store.Sessions(), deleted)
+	if _, err, _ := pull(); !errors.Is(err, repo.ErrGone) {
+		t.Errorf("of a session that was deleted: %v", err)
+	}
+
 	// One in a transaction is there with its commit.
 	if err := store.InTx(t.Context(), func(_ context.Context, tx repo.Repositories) error {
 		fourth := streamOf(t, tx, sessionID)

@@ -49,6 +49,7 @@ func turnTests() []test {
 		onPlans("UsageIsNoActivity", testTurnUsageIsNoActivity),
 		onPlans("TogetherInvalid", testTurnsTogetherInvalid),
 		onPlans("Work", testTurnWork),
+		onPlans("OpenOneStream", testTurnsOpenOneStream),
 		onPlans("WorkRefused", testTurnWorkRefused),
 		onPlans("WorkTogether", testTurnsWorkTogether),
 		onPlans("WorkInvalid", testTurnWorkInvalid),
@@ -685,8 +686,10 @@ func testTurnOrder(t *testing.T, r repo.Repositories) {
 	appendTo(t, r.Sessions(), id, known)
 	stored := repo.Turn{ID: randomName(), Messages: users(1)}
 	addTurn(t, r, id, stored)
+	lost := leaseOf(t, r, repo.LeaseKey{Kind: repo.LeaseOfSession, Name: id.String()})
+	lease := overtake(t, r, lost)
 	turn := repo.Turn{
-		ID: stored.ID, Messages: []repo.NewMessage{known}, Expected: ptr(int64(0)),
+		ID: stored.ID, Messages: []repo.NewMessage{known}, Expected: ptr(int64(0)), After: ptr(int64(9)), Fence: lost.Fence,
 		IfScopes: []repo.ScopeVersion{{Scope: scope}},
 		State:    []repo.StateChange{increment(scope, "text", 1)},
 		Usage:    &repo.NewUsage{Cost: 1},
@@ -699,8 +702,12 @@ func testTurnOrder(t *testing.T, r repo.Repositories) {
 	turn.ID = randomName()
 	wantMessageConflict(t, try(), id, known.ID, "turn")
 	turn.Messages = users(1)
+	_, _ = wantError[*repo.FencedError](t, try(), repo.ErrConflict)
+	turn.Fence = lease.Fence
 	wantSequenceConflict(t, try(), repo.SequenceConflictError{Kind: "session", ID: id, Expected: 0, Next: 2})
 	turn.Expected = nil
+	wantInvalid(t, try(), "after")
+	turn.After = nil
 	wantStateConflict(t, try(), repo.VersionConflictError{Kind: "state", Scope: scope, Actual: version})
 	turn.IfScopes = nil
 	_, _ = wantError[*repo.RefusedError](t, try(), repo.ErrConflict)

@@ -43,6 +43,7 @@ var leftOfViews = map[string]string{
 	"Claims/Fair":              "several namespaces",
 	"Claims/Filters":           "several namespaces",
 	"Claims/AllNamespaces":     "several namespaces",
+	"Claims/OwnActions":        "several namespaces",
 	"Concurrency/CreateOneID":  "several namespaces",
 	"FenceRaces/Creations":     "leases of sessions or plans that do not exist",
 	"FenceRaces/InTx":          "leases of sessions or plans that do not exist",

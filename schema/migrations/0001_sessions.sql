@@ -163,17 +163,20 @@ CREATE INDEX messages_session_id_instruction_idx ON messages (session_id, sequen
 -- Sessions that have branches, or are forks. A session that was never rewound has no row. A fork's messages begin at base: those
 -- with a lower sequence are the parent's, or its parent's, and so on. If the parent is deleted, what its forks need of it stays
 -- in messages, and it has a row here, so that nobody takes these for those of a session. needs is the last of the parent's messages that a fork needs: the one
--- before base while the fork exists, and afterwards what its own forks need. depth is the number of its ancestors.
+-- before base while the fork exists, and afterwards what its own forks need. depth is the number of its ancestors. importer is the
+-- fork with whose import these messages came, which then are of no session that ever was.
 CREATE TABLE session_branches (
     session_id uuid    NOT NULL,
     parent_id  uuid,
     base       bigint  NOT NULL DEFAULT 0,
     needs      bigint  NOT NULL DEFAULT -1,
     depth      integer NOT NULL DEFAULT 0,
+    importer   uuid,
     CONSTRAINT session_branches_pkey PRIMARY KEY (session_id),
     CONSTRAINT session_branches_base_check CHECK ((base > 0) = (parent_id IS NOT NULL) AND base >= 0 AND needs < greatest(base, 0) AND needs >= -1)
 );
 CREATE INDEX session_branches_parent_id_idx ON session_branches (parent_id) WHERE parent_id IS NOT NULL;
+CREATE INDEX session_branches_importer_idx ON session_branches (importer) WHERE importer IS NOT NULL;
 
 -- The messages from the one at a sequence (null: from the last one of the transcript) back to the first one of the session, as
 -- the ranges of sequences of which they are, the last one first, each with the session whose messages these are. No more than

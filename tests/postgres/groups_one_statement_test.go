@@ -329,12 +329,18 @@ func TestAppendsArePlannedOnce(t *testing.T) {
 func newUnattended(t *testing.T) (databaseURL string) {
 	t.Helper()
 	databaseURL = newFilled(t)
-	pgtest.Exec(t, pgtest.Connect(t, databaseURL), `DO $$ DECLARE name regclass; BEGIN
+	leaveAlone(t, pgtest.Connect(t, databaseURL))
+	return databaseURL
+}
+
+// leaveAlone has autovacuum leave the tables as they are.
+func leaveAlone(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	pgtest.Exec(t, conn, `DO $$ DECLARE name regclass; BEGIN
 		FOR name IN SELECT oid FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace LOOP
 			EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = false)', name);
 		END LOOP;
 	END $$`)
-	return databaseURL
 }
 
 func wantPlannedOnce(t *testing.T, pool *pgxpool.Pool, name string) {

@@ -7,11 +7,11 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// A sweep ends what is behind more plans than it asks for that somebody has locked: past their deadline, under
+// A sweep ends what is behind a great many plans that somebody has locked: past their deadline, under
 // claims that have expired, and kept for long enough.
 func TestSweepBehindWhatIsLocked(t *testing.T) {
 	t.Parallel()
-	const locked, free = 150, 3
+	const locked, free = 2200, 3
 	for name, over := range map[string][]string{
 		"overdue": {"UPDATE plan_queue SET deadline = now()"},
 		"expired": {

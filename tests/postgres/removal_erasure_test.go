@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/erase"
 	removing "github.com/seed-df90f812/agentstore/repo/removal"
 	"github.com/seed-df90f812/agentstore/repo/repotest"
+	"github.com/seed-df90f812/agentstore/retention"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -21,6 +23,18 @@ func TestErasure(t *testing.T) {
 	})
 	repotest.ErasedBesideForks(t, store, func(store removing.Keeper, name string) error {
 		_, err := erase.Subject(t.Context(), store, erase.Request{Owner: name, Key: []byte("sixteen bytes or")})
+		return err
+	})
+	repotest.ErasedForks(t, store, func(name string) (messages, texts int64, err error) {
+		receipt, err := erase.Subject(t.Context(), store, erase.Request{Owner: name, Key: []byte("sixteen bytes or")})
+		return receipt.Messages, receipt.Texts, err
+	})
+	repotest.DeletionsAreTold(t, store, func(name string) error {
+		_, err := erase.Subject(t.Context(), store, erase.Request{Owner: name, Key: []byte("sixteen bytes or")})
+		return err
+	}, func(namespace string) error {
+		ages := map[string]time.Duration{namespace: time.Microsecond}
+		_, err := retention.Run(t.Context(), store, retention.Policy{Sessions: ages, Plans: ages})
 		return err
 	})
 }

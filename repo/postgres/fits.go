@@ -1,0 +1,74 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/limits"
+	"github.com/seed-df90f812/agentstore/internal/rules"
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// fits bounds the bytes of the rows of a list. What is beyond limits.MaxReadBytes is not kept in memory, but for one row, which tells
+// that there is a next page, and which rules.PageOf leaves out.
+type fits struct{ cut bool }
+
+// in returns a way for a query that reads a list.
+func (f *fits) in(by way) way {
+	return func(ctx context.Context, statements func(db.DBTX) error) error {
+		return by(ctx, func(q db.DBTX) error { return statements(fitting{q, f}) })
+	}
+}
+
+// listed reads a page of a list that was checked.
+func listed[Row, Filter, Place, Entity any](
+	by way, list rules.List[Filter, Place, Entity], err error, read func(way) ([]Row, error), entityOf func(Row) (Entity, error),
+) (page repo.List[Entity], _ error) {
+	var fit fits
+	var rows []Row
+	if err == nil {
+		rows, err = read(fit.in(by))
+	}
+	if err != nil {
+		return page, err
+	}
+	if fit.cut {
+		list.Limit = len(rows) - 1
+	}
+	return rules.PageOf(list, rows, entityOf)
+}
+
+type fitting struct {
+	db.DBTX
+	of *fits
+}
+
+func (f fitting) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	rows, err := f.DBTX.Query(ctx, sql, args...)
+	f.of.cut = false
+	return &fittingRows{Rows: rows, of: f.of}, err
+}
+
+type fittingRows struct {
+	pgx.Rows
+	of          *fits
+	rows, bytes int
+}
+
+func (r *fittingRows) Next() bool {
+	if r.rows > 1 && r.bytes >= limits.MaxReadBytes {
+		r.of.cut = true
+		r.Close()
+		return false
+	}
+	if !r.Rows.Next() {
+		return false
+	}
+	r.rows++
+	for _, value := range r.RawValues() {
+		r.bytes += len(value)
+	}
+	return true
+}
