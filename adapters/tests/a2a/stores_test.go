@@ -31,9 +31,9 @@ import (
 func TestStores(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(*testing.T, *a2astore.Cluster, repo.Store){
-		"tasks": testTasks, "too-much": testTooMuch, "concurrent-updates": testConcurrentUpdates, "list": testList, "list-tied": testListTied, "push": testPush,
+		"tasks": testTasks, "too-much": testTooMuch, "concurrent-updates": testConcurrentUpdates, "list": testList, "list-tied": testListTied, "list-updated": testListUpdated, "push": testPush,
 		"events": testEvents, "answer": testAnswer, "leases": testLeases, "work": testWork, "work-again": testWorkAgain,
-		"unreadable": testUnreadable, "dying": testDying, "users": testUsers,
+		"unreadable": testUnreadable, "dying": testDying, "users": testUsers, "deleted": testDeleted, "erased": testErased,
 	}
 	for name, databaseURL := range map[string]string{"postgres": pgtest.NewDatabase(t), "memory": "memory://" + t.Name()} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func testTooMuch(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
 		}
 		_, err = c.Work.Write(as(t.Context(), user), execute(task.ID, text))
 		invalid, ok = errors.AsType[*repo.InvalidError](err)
-		if !ok || invalid.Field != "arguments.work" || strings.Contains(err.Error(), "secret") {
+		if !ok || invalid.Field != "changes[0].value" || strings.Contains(err.Error(), "secret") {
 			t.Errorf("work: error %v", err)
 		}
 	}
@@ -344,8 +344,42 @@ func testListTied(t *testing.T, c *a2astore.Cluster, store repo.Store) {
 	}
 }
 
+// A task that is updated between two pages is on one of them at least, however often it is.
+func testListUpdated(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
+	ctx, seen := as(t.Context(), user), map[a2a.TaskID]int{}
+	var tasks []*a2a.Task
+	for range 7 {
+		task := newTask(a2a.TaskStateWorking)
+		_, err := c.Tasks.Create(ctx, task)
+		must(t, err)
+		tasks = append(tasks, task)
+	}
+	token := ""
+	for pages := 1; ; pages++ {
+		page, err := c.Tasks.List(ctx, &a2a.ListTasksRequest{PageSize: 2, PageToken: token})
+		must(t, err)
+		for _, task := range page.Tasks {
+			seen[task.ID]++
+		}
+		if token = page.NextPageToken; token == "" {
+			break
+		}
+		if pages < 4 { // of the first ones, which the list would reach last
+			for _, task := range tasks[:pages] {
+				_, err := c.Tasks.Update(ctx, &taskstore.UpdateRequest{Task: task})
+				must(t, err)
+			}
+		}
+	}
+	for i, task := range tasks {
+		if seen[task.ID] == 0 {
+			t.Errorf("task %d is on no page", i)
+		}
+	}
+}
+
 func testPush(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
-	ctx, task := t.Context(), a2a.NewTaskID()
+	ctx, task := as(t.Context(), user), a2a.NewTaskID()
 	for _, bad := range []*a2a.PushConfig{nil, {}, {URL: "no url"}} {
 		_, err := c.Push.Save(ctx, task, bad)
 		wantError(t, err, a2a.ErrInvalidParams)
