@@ -474,7 +474,10 @@ func TestFollowers(t *testing.T) {
 		t.Helper()
 		r := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/sessions/"+ids[namespace]+"/events", nil))
 		r.Header.Set("User", user+"@"+namespace)
-		response := must[*http.Response](t)(http.DefaultClient.Do(r))
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
 		t.Cleanup(func() { _ = response.Body.Close() })
 		return response.StatusCode
 	}

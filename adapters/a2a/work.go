@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -102,9 +103,8 @@ func (w work) Write(ctx context.Context, p *workqueue.Payload) (a2a.TaskID, erro
 	if err != nil {
 		return "", err
 	}
-	value, _ := json.Marshal(session.ID.String())
 	use := repo.UseAction{
-		Key: keyOf(session.Owner, p), Existing: repo.ExistingAny, Arguments: []repo.ArgumentValue{{Name: argument, Value: value}},
+		Key: keyOf(session.Owner, p), Existing: repo.ExistingAny, Arguments: []repo.ArgumentValue{{Name: argument, Value: strconv.AppendQuote(nil, session.ID.String())}},
 	}
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
 		var id a2a.TaskID

@@ -168,7 +168,7 @@ func (r *response) put(parts ...[]byte) {
 	}
 	r.limit(time.Now().Add(writeTimeout))
 	for _, part := range parts {
-		if _, err := r.w.Write(part); err != nil {
+		if _, err := r.w.Write(part); err != nil { //nolint:gosec // this is not HTML
 			r.over = true
 		}
 	}

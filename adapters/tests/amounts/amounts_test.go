@@ -107,14 +107,16 @@ var functions = map[string]function{
 		change := repo.StateChange{Scope: repo.Scope{SessionID: w.session}, Key: "k", Value: json.RawMessage(input)}
 		_, _ = w.store.State().Change(ctx, []repo.StateChange{change})
 	}},
-	"Actions.Create, template and pattern": {"linear, up to 64 KiB of a template and 1,000 bytes of a pattern",
-		repeated("{{.a}}", "{{if .a}}", "{{range .l}}x{{end}}", "{{", "x", "(a*)*"), func(ctx context.Context, w *world, input string) {
+	"Actions.Create, template and pattern": {
+		"linear, up to 64 KiB of a template and 1,000 bytes of a pattern", repeated("{{.a}}", "{{if .a}}", "{{range .l}}x{{end}}", "{{", "x", "(a*)*"),
+		func(ctx context.Context, w *world, input string) {
 			_, _ = w.store.Actions().Create(ctx, repo.NewAction{Name: "a", ActionDefinition: repo.ActionDefinition{
 				DefinitionOfDone: input[:len(input)/16], Arguments: []repo.Argument{
 					{Name: "a", Type: repo.ArgumentString, Pattern: input[:len(input)/1024]}, {Name: "l", Type: repo.ArgumentList},
 				},
 			}})
-		}},
+		},
+	},
 	"Plans.Use, template and arguments": {"linear, and at most 100,000 steps of loops and 1 MiB rendered", repeated(`"<",`, `1,`, `[],`), func(ctx context.Context, w *world, input string) {
 		_, err := w.store.Actions().Create(ctx, repo.NewAction{Name: "a", ActionDefinition: repo.ActionDefinition{
 			Reusable: true, DefinitionOfDone: "{{range .l}}{{.}}{{end}}", Arguments: []repo.Argument{{Name: "l", Type: repo.ArgumentList}},

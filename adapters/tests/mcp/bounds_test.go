@@ -119,7 +119,7 @@ func TestClientsThatReadNothing(t *testing.T) {
 func TestSilentResponses(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, get func(string, bool) *client, stuck *atomic.Int64, shutdown func()) {
-		c, late := get("alice", true), get("bob", false)
+		c := get("alice", true)
 		time.Sleep(46 * time.Second)
 		if got := strings.Count(c.Body.String(), ":\n\n"); got != 3 {
 			t.Errorf("%d comments", got)
@@ -128,7 +128,7 @@ func TestSilentResponses(t *testing.T) {
 		if got := strings.Count(c.Body.String(), ":\n\n"); got < 200 || got > 240 {
 			t.Errorf("%d comments in an hour", got)
 		}
-		late = get("bob", false)
+		late := get("bob", false)
 		synctest.Wait()
 		shutdown()
 		time.Sleep(1500 * time.Millisecond)
