@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -110,19 +111,11 @@ func (i *Inspector) mayFollow(r *http.Request) (target live.Target, err error) {
 	l, _ := ctx.Value(lookKey{}).(*look)
 	l.r, l.ctx = r, ctx
 	_, err = l.attempt(func(l *look) *page {
-		target = live.Target{Session: l.id(), Reader: reader(l.access)}
+		target = live.Target{Session: l.id(), Reader: cmp.Or(l.access.Namespace, "viewer "+l.access.Viewer)} // see Options.Live
 		l.contents(ok(l.store.Sessions().Get(ctx, target.Session)).Namespace, target.Session, repo.ID{})
 		return nil
 	})
 	return target, err
-}
-
-// reader is who shares a part of Options.Live: a tenant's viewers, or one of all.
-func reader(a Access) string {
-	if a.AllNamespaces {
-		return "viewer " + a.Viewer
-	}
-	return "tenant " + a.Namespace
 }
 
 // messageEvent sends a message as it would be in the page, or less of it, if it is too large for an event when it is escaped.
