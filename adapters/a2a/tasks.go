@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -52,8 +53,8 @@ func (t tasks) Update(ctx context.Context, req *taskstore.UpdateRequest) (taskst
 func (t tasks) put(ctx context.Context, task *a2a.Task, event a2a.Event, turn repo.Turn) (taskstore.TaskVersion, error) {
 	message, invalidEvent := newMessage(event)
 	status := a2a.TaskStatus{State: task.Status.State, Timestamp: task.Status.Timestamp}
-	metadata, invalid := adapter.EncodeJSON("task", a2a.Task{ContextID: task.ContextID, Status: status}) // for List
-	value, invalidTask := adapter.EncodeJSON("task", task)
+	metadata, invalid := encode("task", a2a.Task{ContextID: task.ContextID, Status: status}) // for List
+	value, invalidTask := encode("task", task)
 	if err := errors.Join(invalidEvent, invalid, invalidTask); err != nil {
 		return taskstore.TaskVersionMissing, err
 	}
@@ -78,6 +79,26 @@ func (t tasks) put(ctx context.Context, task *a2a.Task, event a2a.Event, turn re
 	return taskstore.TaskVersion(added.Messages[0].Sequence + 1), nil
 }
 
+// escaped are NUL, and each other character that JSON escapes.
+var escaped = regexp.MustCompile(`\\u0000|\\.`)
+
+// encode returns JSON that can be read as a T again. What an agent says may be no UTF-8, or have NUL, which a state cannot have: U+FFFD
+// stands for that.
+func encode[T any](field string, value T) (json.RawMessage, error) {
+	text, err := json.Marshal(value) // which does so for what is no UTF-8
+	text = escaped.ReplaceAllFunc(text, func(e []byte) []byte {
+		if len(e) > 2 {
+			return []byte(`\ufffd`)
+		}
+		return e
+	})
+	var read T
+	if err != nil || json.Unmarshal(text, &read) != nil {
+		return nil, &repo.InvalidError{Field: field, Reason: "cannot be written as JSON and read again"}
+	}
+	return text, nil
+}
+
 // add adds a turn to the session of a task, which a turn that makes the task names.
 func (t tasks) add(ctx context.Context, id a2a.TaskID, turn repo.Turn) (repo.AppendedTurn, error) {
 	if !turn.SessionID.IsZero() {
@@ -93,7 +114,7 @@ func (t tasks) add(ctx context.Context, id a2a.TaskID, turn repo.Turn) (repo.App
 func newMessage(event a2a.Event) (message repo.NewMessage, err error) {
 	message.ID, message.Role = repo.NewID(), repo.RoleAssistant
 	if event != nil {
-		message.Payload, err = adapter.EncodeJSON("event", a2a.StreamResponse{Event: event})
+		message.Payload, err = encode("event", a2a.StreamResponse{Event: event})
 	}
 	return message, err
 }

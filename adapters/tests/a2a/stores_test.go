@@ -33,7 +33,7 @@ func TestStores(t *testing.T) {
 	tests := map[string]func(*testing.T, *a2astore.Cluster, repo.Store){
 		"tasks": testTasks, "too-much": testTooMuch, "concurrent-updates": testConcurrentUpdates, "list": testList, "list-tied": testListTied, "list-updated": testListUpdated, "push": testPush,
 		"events": testEvents, "answer": testAnswer, "leases": testLeases, "work": testWork, "work-again": testWorkAgain,
-		"unreadable": testUnreadable, "dying": testDying, "users": testUsers, "deleted": testDeleted, "erased": testErased,
+		"unreadable": testUnreadable, "dying": testDying, "users": testUsers, "deleted": testDeleted, "erased": testErased, "odd-text": testOddText,
 	}
 	for name, databaseURL := range map[string]string{"postgres": pgtest.NewDatabase(t), "memory": "memory://" + t.Name()} {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +129,7 @@ func testTooMuch(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
 		task.Artifacts = []*a2a.Artifact{{ID: "a", Parts: a2a.ContentParts{a2a.NewTextPart(text)}}}
 		_, err := c.Tasks.Create(as(t.Context(), user), task)
 		invalid, ok := errors.AsType[*repo.InvalidError](err)
-		if !ok || invalid.Field != "state[0].value" || strings.Contains(err.Error(), "secret") {
+		if tooLong := len(text) > 10; ok != tooLong || ok && (invalid.Field != "state[0].value" || strings.Contains(err.Error(), "secret")) {
 			t.Errorf("error %v", err)
 		}
 		_, err = c.Work.Write(as(t.Context(), user), execute(task.ID, text))
@@ -145,6 +145,29 @@ func testTooMuch(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
 	for _, options := range []a2astore.Options{{Name: "a b"}, {TTL: 1}, {MaxAttempts: -1}} { // short: all are refused
 		_, err := a2astore.New(t.Context(), memory.New(), options)
 		wantError(t, err, repo.ErrInvalid)
+	}
+}
+
+// What an agent says ends no work: U+FFFD stands for NUL, and for bytes that are no UTF-8.
+func testOddText(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
+	ctx, task := as(t.Context(), user), newTask(a2a.TaskStateWorking)
+	_, err := c.Tasks.Create(ctx, task)
+	must(t, err)
+	events, err := c.Events.CreateReader(ctx, task.ID)
+	must(t, err)
+	defer func() { must(t, events.Close()) }()
+	part := a2a.NewTextPart("\x00 \\u0000 caf\xe9")
+	task.Artifacts = []*a2a.Artifact{{ID: "a", Parts: a2a.ContentParts{part}}}
+	_, err = c.Tasks.Update(ctx, &taskstore.UpdateRequest{Task: task, Event: a2a.NewArtifactEvent(task, part)})
+	must(t, err)
+	stored, err := c.Tasks.Get(ctx, task.ID)
+	must(t, err)
+	told, err := events.Read(ctx)
+	must(t, err)
+	const want = "\ufffd \\u0000 caf\ufffd"
+	event, is := told.Event.(*a2a.TaskArtifactUpdateEvent)
+	if got := stored.Task.Artifacts[0].Parts[0].Text(); got != want || !is || event.Artifact.Parts[0].Text() != want {
+		t.Errorf("%q, %+v", got, told.Event)
 	}
 }
 
