@@ -93,7 +93,8 @@ func (s lossySessions) AppendTurn(ctx context.Context, turn repo.Turn) (repo.App
 	return added, err
 }
 
-func oneAtATime(ctx context.Context, store repo.Store, session repo.ID, answer func(context.Context, int64) error) error {
+// oneAtATime calls answer with a turn that lacks its messages alone.
+func oneAtATime(ctx context.Context, store repo.Store, session repo.ID, answer func(context.Context, repo.Turn) error) error {
 	lease := repo.NewLease{Key: repo.SessionLease(session), Owner: "chat " + repo.NewID().String(), TTL: 10 * time.Second}
 	held, err := repo.Hold(ctx, store, lease)
 	for errors.Is(err, repo.ErrConflict) && ctx.Err() == nil { // another answer is being made
@@ -104,28 +105,33 @@ func oneAtATime(ctx context.Context, store repo.Store, session repo.ID, answer f
 		return err
 	}
 	defer func() { _ = held.Release(context.WithoutCancel(ctx)) }()
-	return answer(held.Context(), held.Lease().Fence)
+	question, err := store.Sessions().LastMessages(held.Context(), session, 1)
+	if err != nil || len(question) == 0 {
+		return err
+	}
+	return answer(held.Context(), repo.Turn{SessionID: session, Fence: held.Lease().Fence, Head: &question[0].Sequence})
 }
 
 func TestRecipeOneAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := inMemory(t)
-		session, err := store.Sessions().Create(t.Context(), repo.NewSession{})
+		session, err := store.Sessions().AppendTurn(t.Context(), question("k", "1"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		answers, tokens := 0, []int64{}
+		answers, turns := 0, []repo.Turn{}
 		errs := make(chan error)
 		for range 3 {
 			go func() {
-				errs <- oneAtATime(t.Context(), store, session.ID, func(ctx context.Context, token int64) error {
+				errs <- oneAtATime(t.Context(), store, session.SessionID, func(ctx context.Context, turn repo.Turn) error {
 					if answers++; answers > 1 {
 						t.Error("two answers at a time")
 					}
 					time.Sleep(time.Minute)
 					answers--
-					tokens = append(tokens, token)
+					turn.Messages = []repo.NewMessage{{Role: repo.RoleAssistant, Content: "an answer"}}
+					turns = append(turns, turn)
 					return ctx.Err()
 				})
 			}()
@@ -135,11 +141,88 @@ func TestRecipeOneAtATime(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		turn := repo.Turn{SessionID: session.ID, Messages: question("", "").Messages, Fence: tokens[0]}
-		if _, err := store.Sessions().AppendTurn(t.Context(), turn); !errors.As(err, new(*repo.FencedError)) {
+		if _, err := store.Sessions().AppendTurn(t.Context(), turns[0]); !errors.As(err, new(*repo.FencedError)) {
 			t.Errorf("the token of the first: %v", err)
 		}
+		edit, none := question("k", "2"), int64(-1)
+		edit.After = &none
+		if _, err := store.Sessions().AppendTurn(t.Context(), edit); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Sessions().AppendTurn(t.Context(), turns[2]); !errors.As(err, new(*repo.SequenceConflictError)) {
+			t.Errorf("an answer to a question that was edited: %v", err)
+		}
 	})
+}
+
+// stopped stores what was shown of an answer whose plan was cancelled, with the end of its stream. The writer's context has no end.
+func stopped(ctx context.Context, store repo.Store, plan repo.ID, writer *live.PartWriter, answer repo.Turn) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if err := writer.Flush(ctx); err != nil {
+		return err
+	}
+	return store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+		now, err := tx.Plans().Get(ctx, plan)
+		if err != nil || now.State != repo.PlanCancelled { // it goes on in another process
+			return err
+		}
+		answer.Messages[0].Metadata = []byte(`{"stopped":true}`)
+		if _, err := tx.Sessions().AppendTurn(ctx, answer); err != nil {
+			return err
+		}
+		return tx.Streams().Fail(ctx, writer.Stream(), "stopped")
+	})
+}
+
+// What was shown of an answer that a user stops is there after a reload, and in the next prompt.
+func TestRecipeStop(t *testing.T) {
+	t.Parallel()
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	store := inMemory(t)
+	if _, err := store.Actions().Create(ctx, repo.NewAction{Name: "answer", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
+		t.Fatal(err)
+	}
+	ask := question("k", "1")
+	ask.Action = "answer"
+	asked, err := store.Sessions().AppendTurn(ctx, ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, done := make(chan repo.ID), make(chan error, 1)
+	go func() {
+		_ = repo.Work(ctx, store, repo.Claim{Owner: "w", Actions: []string{"answer"}}, func(ctx context.Context, claimed repo.ClaimedPlan) error {
+			stream, err := store.Streams().Open(ctx, repo.NewStream{Key: "k", Session: asked.SessionID, Owner: "w"})
+			if err != nil {
+				return err
+			}
+			writer := live.NewPartWriter(context.WithoutCancel(ctx), store.Streams(), stream)
+			if err := writer.Write(ctx, []byte("The answer is")); err != nil {
+				return err
+			}
+			shown <- claimed.Plan.ID
+			<-ctx.Done() // the model
+			done <- stopped(ctx, store, claimed.Plan.ID, writer, repo.Turn{
+				SessionID: asked.SessionID, ID: "answer 1", Existing: true, Head: &asked.Messages[0].Sequence,
+				Messages: []repo.NewMessage{{Role: repo.RoleAssistant, Content: "The answer is"}},
+			})
+			return ctx.Err()
+		})
+	}()
+	if _, err := store.Plans().Transition(ctx, <-shown, repo.TransitionCancel, repo.Cause{Reason: "a user's"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	messages, err := store.Sessions().LastMessages(ctx, asked.SessionID, 2)
+	if err != nil || len(messages) != 2 || messages[1].Content != "The answer is" || string(messages[1].Metadata) != `{"stopped":true}` {
+		t.Errorf("%+v, %v", messages, err)
+	}
+	if stream, err := store.Streams().Get(ctx, "k"); err != nil || stream.Status != repo.StreamFailed || stream.Reason != "stopped" {
+		t.Errorf("%+v, %v", stream, err)
+	}
 }
 
 // shown returns what a page is rendered with: messages, and where its feed goes on.

@@ -24,10 +24,11 @@ func Example_stream() {
 		log.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	session, err := store.Sessions().Create(ctx, repo.NewSession{})
+	asked, err := store.Sessions().AppendTurn(ctx, repo.Turn{Create: &repo.NewSession{Key: "stream"}, Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "Hi"}}})
 	if err != nil {
 		log.Fatal(err)
 	}
+	session, question := asked.SessionID, asked.Messages[0].Sequence
 
 	follow := func(key string) {
 		for part, err := range store.Streams().Follow(ctx, key, repo.StreamPosition{}) {
@@ -43,20 +44,20 @@ func Example_stream() {
 		}
 		fmt.Println("finished")
 	}
-	dead, err := store.Streams().Open(ctx, repo.NewStream{Key: "first", Session: session.ID, Owner: "worker 0"})
+	dead, err := store.Streams().Open(ctx, repo.NewStream{Key: "first", Session: session, Owner: "worker 0"})
 	if err != nil {
 		log.Fatal(err)
 	}
 	if _, err := store.Streams().Append(ctx, dead, []byte("He")); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(writeAnswer(ctx, store, session.ID, "first", model(nil, "Hel", "", "lo")))
+	fmt.Println(writeAnswer(ctx, store, session, question, "first", model(nil, "Hel", "", "lo")))
 	follow("first")
-	fmt.Println(writeAnswer(ctx, store, session.ID, "second", model(errors.New("out of words"), "Hel")))
+	fmt.Println(writeAnswer(ctx, store, session, question, "second", model(errors.New("out of words"), "Hel")))
 	follow("second")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	fmt.Println(watch(ctx, store, session, 0, func(m repo.Message) {
+	fmt.Println(watch(ctx, store, session, question+1, func(m repo.Message) {
 		fmt.Println(m.Content)
 		cancel()
 	}))
@@ -66,12 +67,12 @@ func Example_stream() {
 	// out of words
 	// "Hel" stream "second" failed
 	// Hello
-	// 1 context canceled
+	// 2 context canceled
 }
 
 // watch shows the messages of a session from next on, those that come, too. It returns where to go on.
-func watch(ctx context.Context, store *agentstore.Store, session repo.Session, next int64, show func(repo.Message)) (int64, error) {
-	for message, err := range store.Sessions().Follow(ctx, session.ID, next) {
+func watch(ctx context.Context, store *agentstore.Store, session repo.ID, next int64, show func(repo.Message)) (int64, error) {
+	for message, err := range store.Sessions().Follow(ctx, session, next) {
 		if err != nil {
 			return next, err // NotFoundError if the session is deleted
 		}
@@ -81,7 +82,7 @@ func watch(ctx context.Context, store *agentstore.Store, session repo.Session, n
 	return next, nil
 }
 
-func writeAnswer(ctx context.Context, store *agentstore.Store, session repo.ID, key string, model iter.Seq2[string, error]) (err error) {
+func writeAnswer(ctx context.Context, store *agentstore.Store, session repo.ID, question int64, key string, model iter.Seq2[string, error]) (err error) {
 	// Restart: if another worker began this answer, its readers drop what it wrote.
 	stream, err := store.Streams().Open(ctx, repo.NewStream{Key: key, Session: session, Owner: "worker 1", Restart: true})
 	if err != nil {
@@ -113,7 +114,9 @@ func writeAnswer(ctx context.Context, store *agentstore.Store, session repo.ID, 
 		return err
 	}
 	return store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error { // together, or not at all
-		if _, err := tx.Sessions().Append(ctx, session, repo.NewMessage{Role: repo.RoleAssistant, Content: answer.String()}); err != nil {
+		messages := []repo.NewMessage{{Role: repo.RoleAssistant, Content: answer.String()}}
+		// Head: if the question was edited meanwhile, this is no answer to the new one.
+		if _, err := tx.Sessions().AppendTurn(ctx, repo.Turn{SessionID: session, Head: &question, Messages: messages}); err != nil {
 			return err
 		}
 		return tx.Streams().Finish(ctx, writer.Stream())

@@ -63,7 +63,7 @@ type Options struct {
 	Timeout time.Duration
 	// AtOnce bounds the pages that are made at once, and so the connections that they use; others wait. Zero: 4.
 	AtOnce int
-	// Live bounds the conversations that are followed at once. Zero: 100.
+	// Live bounds the conversations that are followed at once. A tenant, or a viewer of all, has a quarter at most. Zero: 100.
 	Live   int
 	Logger *slog.Logger // logs what failed, and no contents; nil: nothing is logged
 }
@@ -110,7 +110,7 @@ func Handler(store repo.Store, options Options) (*Inspector, error) {
 	}
 	i.feed, err = live.New(store, live.Options{
 		Authorize: i.mayFollow, Message: i.messageEvent, Part: partEvent,
-		MaxDuration: 10 * time.Minute, MaxResponses: o.Live, MaxPerReader: max(1, o.Live/2), Logger: o.Logger,
+		MaxDuration: 10 * time.Minute, MaxResponses: o.Live, MaxPerReader: max(1, o.Live/4), MaxEventBytes: maxEvent, Logger: o.Logger,
 	})
 	if err != nil {
 		return nil, err

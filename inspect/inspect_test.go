@@ -452,6 +452,63 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestFollowers: the viewers of one tenant leave places to follow conversations to others.
+func TestFollowers(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	ids := map[string]string{}
+	for _, namespace := range []string{"one", "two"} {
+		ids[namespace] = must[repo.Session](t)(store.Sessions().Create(t.Context(), repo.NewSession{Namespace: namespace})).ID.String()
+	}
+	pages, err := inspect.Handler(store, inspect.Options{Live: 8, Authorize: func(r *http.Request) (inspect.Access, error) {
+		user, namespace, _ := strings.Cut(r.Header.Get("User"), "@")
+		return inspect.Access{Viewer: user, Namespace: namespace}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(pages)
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { _ = pages.Shutdown(t.Context()) })
+	follow := func(user, namespace string) int {
+		t.Helper()
+		r := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/sessions/"+ids[namespace]+"/events", nil))
+		r.Header.Set("User", user+"@"+namespace)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = response.Body.Close() })
+		return response.StatusCode
+	}
+	followed := map[string]int{}
+	for i := range 12 {
+		user := fmt.Sprint("viewer ", i%2)
+		if follow(user, "one") == http.StatusOK {
+			followed[user]++
+		}
+	}
+	if followed["viewer 0"]+followed["viewer 1"] != 2 {
+		t.Errorf("two viewers of a tenant follow %v of 8", followed)
+	}
+	if status := follow("somebody", "two"); status != http.StatusOK {
+		t.Errorf("another tenant's viewer: status %d", status)
+	}
+}
+
+// TestLargeMessageComes: a message that is too large for an event, when it is escaped, comes with its beginning.
+func TestLargeMessageComes(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	c := newClient(t, store, operator)
+	session := must[repo.Session](t)(store.Sessions().Create(t.Context(), repo.NewSession{})).ID
+	large := strings.Repeat("&", 200<<10)
+	must[[]repo.Message](t)(store.Sessions().Append(t.Context(), session, repo.NewMessage{Role: repo.RoleUser, Content: large, Payload: []byte(large)}))
+	if body := c.feed(session.String()+"/events", `"sequence":0`); strings.Contains(body, live.OmittedEvent) || !strings.Contains(body, "more of it") {
+		t.Errorf("%d bytes: %.300s", len(body), body)
+	}
+}
+
 // TestPrefix: the pages are below a prefix, whether the router strips it or not, and link to one another there.
 func TestPrefix(t *testing.T) {
 	t.Parallel()

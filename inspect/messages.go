@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -110,28 +111,32 @@ func (i *Inspector) mayFollow(r *http.Request) (target live.Target, err error) {
 	l, _ := ctx.Value(lookKey{}).(*look)
 	l.r, l.ctx = r, ctx
 	_, err = l.attempt(func(l *look) *page {
-		target = live.Target{Session: l.id(), Reader: l.access.Viewer}
+		target = live.Target{Session: l.id(), Reader: cmp.Or(l.access.Namespace, "viewer "+l.access.Viewer)} // see Options.Live
 		l.contents(ok(l.store.Sessions().Get(ctx, target.Session)).Namespace, target.Session, repo.ID{})
 		return nil
 	})
 	return target, err
 }
 
-// messageEvent sends a message as it would be in the page.
-func (i *Inspector) messageEvent(ctx context.Context, m repo.Message) (live.Event, error) {
+// messageEvent sends a message as it would be in the page, or less of it, if it is too large for an event when it is escaped.
+func (i *Inspector) messageEvent(ctx context.Context, m repo.Message) (event live.Event, err error) {
 	l, _ := ctx.Value(lookKey{}).(*look)
-	v := l.newMessage(m, l.access.Contents, maxShown)
-	var out bytes.Buffer
-	if err := i.template.ExecuteTemplate(&out, "message", v); err != nil {
-		return live.Event{}, err
+	for limit := maxShown; ; limit /= 8 {
+		v := l.newMessage(m, l.access.Contents, limit)
+		var out bytes.Buffer
+		if err := i.template.ExecuteTemplate(&out, "message", v); err != nil {
+			return live.Event{}, err
+		}
+		event.Data, err = json.Marshal(struct {
+			Sequence int64  `json:"sequence"`
+			Follows  *int64 `json:"follows,omitempty"`
+			CallID   string `json:"call_id,omitempty"` // of a result
+			HTML     string `json:"html"`
+		}{v.Sequence, v.Follows, map[bool]string{true: visible(v.CallID)}[v.Result()], out.String()})
+		if err != nil || len(event.Data) <= maxEvent || limit == 0 {
+			return event, err
+		}
 	}
-	data, err := json.Marshal(struct {
-		Sequence int64  `json:"sequence"`
-		Follows  *int64 `json:"follows,omitempty"`
-		CallID   string `json:"call_id,omitempty"` // of a result
-		HTML     string `json:"html"`
-	}{v.Sequence, v.Follows, map[bool]string{true: visible(v.CallID)}[v.Result()], out.String()})
-	return live.Event{Data: data}, err
 }
 
 // partEvent tells how far a stream is. Its text is shown by a page of its own, which can redact it as a whole.

@@ -11,6 +11,7 @@ import (
 const (
 	maxShown = 64 << 10 // of a text
 	folded   = 600      // a longer one is folded
+	maxEvent = 1 << 20  // of a message that comes, escaped twice
 )
 
 // grouped writes a number with its thousands apart.

@@ -5,6 +5,7 @@ package a2astore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -51,7 +52,7 @@ type Cluster struct {
 	cancel  context.CancelFunc
 }
 
-const argument = "work" // of the action
+const argument = "session" // of the action: that of the task
 
 // New returns a cluster on a store, which the caller closes after it. Errors: repo.InvalidError, and
 // those of repo.Actions.
@@ -67,7 +68,7 @@ func New(ctx context.Context, store repo.Store, options Options) (*Cluster, erro
 	} else if options.MaxAttempts < 0 || options.MaxAttempts > 1000 {
 		return nil, &repo.InvalidError{Field: "max_attempts", Reason: "is not between 1 and 1000"}
 	}
-	arguments := []repo.Argument{{Name: argument, Type: repo.ArgumentList, Required: true}}
+	arguments := []repo.Argument{{Name: argument, Type: repo.ArgumentString, Required: true}}
 	definition := repo.ActionDefinition{Reusable: true, Arguments: arguments, MaxAttempts: 1003} // the last ones are for ended
 	action, err := store.Actions().Create(ctx, repo.NewAction{Name: options.Name + "/work", ActionDefinition: definition})
 	if err != nil {
@@ -95,23 +96,24 @@ func (c *Cluster) key(id a2a.TaskID) repo.SessionKey {
 	return repo.SessionKey{Namespace: c.options.Name, Key: string(id)}
 }
 
-// session describes the session of a user's task.
-func (c *Cluster) session(id a2a.TaskID, user string) repo.NewSession {
-	return repo.NewSession{Namespace: c.options.Name, Key: string(id), Owner: user, Existing: repo.ExistingAny}
+// working returns the work in whose context ctx is, or nil.
+func working(ctx context.Context) *message {
+	heartbeater, _ := workqueue.HeartbeaterFrom(ctx)
+	m, _ := heartbeater.(*message)
+	return m
 }
 
 // user returns who makes a request, or has made the one that is worked on.
 func (c *Cluster) user(ctx context.Context) (string, error) {
-	if working, is := workqueue.HeartbeaterFrom(ctx); is {
-		if m, is := working.(*message); is {
-			return m.user, nil
-		}
+	if m := working(ctx); m != nil {
+		return m.session.Owner, nil
 	}
 	return c.options.Authenticator(ctx)
 }
 
-// sessionOf returns the session of a task of the user's, which may come later. It does not find that of somebody else's.
-func (c *Cluster) sessionOf(ctx context.Context, id a2a.TaskID) (repo.Session, error) {
+// sessionOf returns the session of a task of the user's, which may come later. It does not find that of somebody else's. A request
+// makes it; work does not make it again, since its task was deleted.
+func (c *Cluster) sessionOf(ctx context.Context, id a2a.TaskID) (session repo.Session, err error) {
 	user, err := c.user(ctx)
 	if err == nil && id == "" {
 		err = fmt.Errorf("task has no id: %w", a2a.ErrInvalidParams)
@@ -119,9 +121,21 @@ func (c *Cluster) sessionOf(ctx context.Context, id a2a.TaskID) (repo.Session, e
 	if err != nil {
 		return repo.Session{}, err
 	}
-	session, err := c.store.Sessions().Create(ctx, c.session(id, user))
+	if m := working(ctx); m != nil && m.payload.TaskID == id {
+		session, err = c.store.Sessions().Get(ctx, m.session.ID)
+	} else {
+		session, err = c.store.Sessions().Create(ctx, repo.NewSession{Namespace: c.options.Name, Key: string(id), Owner: user, Existing: repo.ExistingAny})
+	}
 	if err == nil && session.Owner != user {
 		err = a2a.ErrTaskNotFound
 	}
-	return session, err
+	return session, notFound(err)
+}
+
+// notFound says of a session that was deleted that there is no such task.
+func notFound(err error) error {
+	if missing, is := errors.AsType[*repo.NotFoundError](err); is && missing.Kind == "session" {
+		return fmt.Errorf("%w: %w", a2a.ErrTaskNotFound, err)
+	}
+	return err
 }

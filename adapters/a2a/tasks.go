@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -34,8 +35,7 @@ func (t tasks) Create(ctx context.Context, task *a2a.Task) (taskstore.TaskVersio
 	if err != nil {
 		return taskstore.TaskVersionMissing, err
 	}
-	session := t.session(task.ID, found.Owner)
-	return t.put(ctx, task, task, repo.Turn{Create: &session})
+	return t.put(ctx, task, task, repo.Turn{SessionID: found.ID})
 }
 
 func (t tasks) Update(ctx context.Context, req *taskstore.UpdateRequest) (taskstore.TaskVersion, error) {
@@ -53,14 +53,14 @@ func (t tasks) Update(ctx context.Context, req *taskstore.UpdateRequest) (taskst
 func (t tasks) put(ctx context.Context, task *a2a.Task, event a2a.Event, turn repo.Turn) (taskstore.TaskVersion, error) {
 	message, invalidEvent := newMessage(event)
 	status := a2a.TaskStatus{State: task.Status.State, Timestamp: task.Status.Timestamp}
-	metadata, invalid := adapter.EncodeJSON("task", a2a.Task{ContextID: task.ContextID, Status: status}) // for List
-	value, invalidTask := adapter.EncodeJSON("task", task)
+	metadata, invalid := encode("task", a2a.Task{ContextID: task.ContextID, Status: status}) // for List
+	value, invalidTask := encode("task", task)
 	if err := errors.Join(invalidEvent, invalid, invalidTask); err != nil {
 		return taskstore.TaskVersionMissing, err
 	}
 	message.Metadata = metadata
 	change, conflict := repo.StateChange{Key: taskKey, Value: value}, taskstore.ErrConcurrentModification
-	if turn.Create != nil {
+	if !turn.SessionID.IsZero() {
 		change.IfVersion, conflict = new(int64), taskstore.ErrTaskAlreadyExists
 	}
 	turn.ID, turn.Messages, turn.State = repo.NewID().String(), []repo.NewMessage{message}, []repo.StateChange{change}
@@ -79,9 +79,29 @@ func (t tasks) put(ctx context.Context, task *a2a.Task, event a2a.Event, turn re
 	return taskstore.TaskVersion(added.Messages[0].Sequence + 1), nil
 }
 
-// add adds a turn to the session of a task, which it creates if the turn says how.
+// escaped are NUL, and each other character that JSON escapes.
+var escaped = regexp.MustCompile(`\\u0000|\\.`)
+
+// encode returns JSON that can be read as a T again. What an agent says may be no UTF-8, or have NUL, which a state cannot have: U+FFFD
+// stands for that.
+func encode[T any](field string, value T) (json.RawMessage, error) {
+	text, err := json.Marshal(value) // which does so for what is no UTF-8
+	text = escaped.ReplaceAllFunc(text, func(e []byte) []byte {
+		if len(e) > 2 {
+			return []byte(`\ufffd`)
+		}
+		return e
+	})
+	var read T
+	if err != nil || json.Unmarshal(text, &read) != nil {
+		return nil, &repo.InvalidError{Field: field, Reason: "cannot be written as JSON and read again"}
+	}
+	return text, nil
+}
+
+// add adds a turn to the session of a task, which a turn that makes the task names.
 func (t tasks) add(ctx context.Context, id a2a.TaskID, turn repo.Turn) (repo.AppendedTurn, error) {
-	if turn.Create != nil {
+	if !turn.SessionID.IsZero() {
 		return t.store.Sessions().AppendTurn(ctx, turn)
 	}
 	return adapter.ByKey(ctx, t.store.Sessions(), t.key(id), func(id repo.ID) (repo.AppendedTurn, error) {
@@ -94,7 +114,7 @@ func (t tasks) add(ctx context.Context, id a2a.TaskID, turn repo.Turn) (repo.App
 func newMessage(event a2a.Event) (message repo.NewMessage, err error) {
 	message.ID, message.Role = repo.NewID(), repo.RoleAssistant
 	if event != nil {
-		message.Payload, err = adapter.EncodeJSON("event", a2a.StreamResponse{Event: event})
+		message.Payload, err = encode("event", a2a.StreamResponse{Event: event})
 	}
 	return message, err
 }
@@ -118,25 +138,38 @@ func (t tasks) Get(ctx context.Context, id a2a.TaskID) (*taskstore.StoredTask, e
 	return stored, json.Unmarshal(session.State.Value(taskKey), &stored.Task)
 }
 
-// List lists the user's own tasks: the one that was updated last comes first. The protocol's total
-// makes it read a line about each of them.
+// List lists the user's own tasks: the one that was updated last comes first, and at the end, again, those that were updated since
+// the first page: so each is listed at least once. The protocol's total makes it read a line about each of them.
 func (t tasks) List(ctx context.Context, req *a2a.ListTasksRequest) (*a2a.ListTasksResponse, error) {
 	response := &a2a.ListTasksResponse{Tasks: []*a2a.Task{}, PageSize: cmp.Or(req.PageSize, 50)}
 	if size := response.PageSize; size < 1 || size > 100 {
 		return nil, fmt.Errorf("page size must be between 1 and 100 inclusive, got %d: %w", size, a2a.ErrInvalidRequest)
-	} else if req.PageToken != "" && !strings.Contains(req.PageToken, "/") {
+	}
+	begin, from, ok := strings.Cut(req.PageToken, " ")
+	if ok = ok && strings.Contains(from, "/"); !ok && req.PageToken != "" {
 		return nil, fmt.Errorf("page token: %w", a2a.ErrParseError)
 	}
 	places, err := t.places(ctx, req)
 	if err != nil {
 		return nil, err
 	}
+	order := func(a, b string) int {
+		switch later := func(place string) bool { return begin != "" && place > begin+"0" }; { // "0" comes after "/"
+		case later(a) != later(b):
+			return map[bool]int{true: 1, false: -1}[later(a)]
+		case later(a):
+			return cmp.Compare(a, b)
+		}
+		return cmp.Compare(b, a)
+	}
+	slices.SortFunc(places, order)
 	response.TotalSize = len(places)
 	for _, place := range places {
-		if req.PageToken != "" && place > req.PageToken { // on a page before
+		if from != "" && order(place, from) < 0 { // on a page before
 			continue
 		} else if len(response.Tasks) == response.PageSize {
-			response.NextPageToken = place
+			first, _, _ := strings.Cut(places[0], "/")
+			response.NextPageToken = cmp.Or(begin, first) + " " + place
 			break
 		}
 		_, id, _ := strings.Cut(place, "/")
@@ -151,8 +184,7 @@ func (t tasks) List(ctx context.Context, req *a2a.ListTasksRequest) (*a2a.ListTa
 	return response, nil
 }
 
-// places returns where the tasks are that a request selects, in the order of the list: texts of the
-// time of the last update and the id.
+// places returns where the tasks are that a request selects: texts of the time of the last update and the id.
 func (t tasks) places(ctx context.Context, req *a2a.ListTasksRequest) (places []string, err error) {
 	filter := repo.SessionFilter{Namespace: t.options.Name}
 	if filter.Owner, err = t.user(ctx); err != nil || filter.Owner == "" {
@@ -166,7 +198,6 @@ func (t tasks) places(ctx context.Context, req *a2a.ListTasksRequest) (places []
 			places = append(places, fmt.Sprintf("%020d/%s", found.Session.UpdatedAt.UnixMicro(), found.Session.Key))
 		}
 	}
-	slices.SortFunc(places, func(a, b string) int { return cmp.Compare(b, a) })
 	return places, nil
 }
 
@@ -284,12 +315,11 @@ func (r reader) Read(ctx context.Context) (*eventqueue.Message, error) {
 	return &eventqueue.Message{Event: response.Event, TaskVersion: version, Protocol: a2a.Version}, nil
 }
 
-// configs keeps a task's push configurations in a shared state: they may be there before the task.
+// configs keeps a task's push configurations in the state of its session, in one key: they may be there before the task, and go
+// with it.
 type configs struct{ *Cluster }
 
-func (p configs) of(id a2a.TaskID) adapter.Values[*a2a.PushConfig] {
-	return adapter.ValuesIn[*a2a.PushConfig](p.store.State(), repo.Scope{Name: repo.JoinKey("a2a push", p.options.Name, string(id))})
-}
+const pushKey = "push" // in the session's state
 
 func (p configs) Save(ctx context.Context, id a2a.TaskID, config *a2a.PushConfig) (*a2a.PushConfig, error) {
 	if config == nil {
@@ -299,25 +329,73 @@ func (p configs) Save(ctx context.Context, id a2a.TaskID, config *a2a.PushConfig
 	}
 	saved := *config
 	saved.TaskID, saved.ID = id, cmp.Or(config.ID, repo.NewID().String())
-	return &saved, p.of(id).Set(ctx, saved.ID, &saved)
+	return &saved, p.change(ctx, id, func(list []*a2a.PushConfig) []*a2a.PushConfig {
+		if i := slices.IndexFunc(list, named(saved.ID)); i >= 0 {
+			list[i] = &saved
+			return list
+		}
+		return append(list, &saved)
+	})
 }
 
 func (p configs) Get(ctx context.Context, id a2a.TaskID, configID string) (*a2a.PushConfig, error) {
-	config, err := p.of(id).Get(ctx, configID)
-	if errors.Is(err, repo.ErrNotFound) {
-		return nil, push.ErrPushConfigNotFound
+	list, err := p.List(ctx, id)
+	if err != nil {
+		return nil, err
+	} else if i := slices.IndexFunc(list, named(configID)); i >= 0 {
+		return list[i], nil
 	}
-	return config, err
+	return nil, push.ErrPushConfigNotFound
 }
 
 func (p configs) List(ctx context.Context, id a2a.TaskID) ([]*a2a.PushConfig, error) {
-	return p.of(id).List(ctx)
+	session, err := p.sessionOf(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	list, _, err := p.read(ctx, session.ID)
+	return list, err
 }
 
 func (p configs) Delete(ctx context.Context, id a2a.TaskID, configID string) error {
-	return p.of(id).Remove(ctx, configID)
+	return p.change(ctx, id, func(list []*a2a.PushConfig) []*a2a.PushConfig { return slices.DeleteFunc(list, named(configID)) })
 }
 
 func (p configs) DeleteAll(ctx context.Context, id a2a.TaskID) error {
-	return p.of(id).Erase(ctx)
+	return p.change(ctx, id, func([]*a2a.PushConfig) []*a2a.PushConfig { return nil })
+}
+
+func named(id string) func(*a2a.PushConfig) bool {
+	return func(config *a2a.PushConfig) bool { return config.ID == id }
+}
+
+// read returns the configurations, and the version that has them.
+func (p configs) read(ctx context.Context, session repo.ID) (list []*a2a.PushConfig, version int64, err error) {
+	stored, err := p.store.State().Get(ctx, repo.Scope{SessionID: session}, pushKey)
+	if missing, is := errors.AsType[*repo.NotFoundError](err); is && missing.Kind != "session" {
+		return nil, 0, nil
+	} else if err != nil {
+		return nil, 0, notFound(err)
+	}
+	return list, stored.Version, json.Unmarshal(stored.Value, &list)
+}
+
+// change changes the configurations, and again if others have meanwhile.
+func (p configs) change(ctx context.Context, id a2a.TaskID, do func([]*a2a.PushConfig) []*a2a.PushConfig) error {
+	session, err := p.sessionOf(ctx, id)
+	for attempt := 0; err == nil && attempt < 100; attempt++ {
+		list, version, e := p.read(ctx, session.ID)
+		if e != nil {
+			return e
+		}
+		value, e := adapter.EncodeJSON("push config", do(list))
+		if e != nil {
+			return e
+		}
+		change := repo.StateChange{Scope: repo.Scope{SessionID: session.ID}, Key: pushKey, Value: value, IfVersion: &version}
+		if _, e = p.store.State().Change(ctx, []repo.StateChange{change}); !errors.Is(e, repo.ErrConflict) {
+			return e
+		}
+	}
+	return cmp.Or(err, repo.ErrContention)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -79,60 +80,80 @@ func (h heartbeat) Heartbeat(context.Context) error { return h.held.Err() }
 // ended, whoever does it.
 type work struct{ *Cluster }
 
-// job is what a plan has: who asks, and for what.
-type job struct {
-	User    string
-	Payload *workqueue.Payload
-}
-
-// key is that of the work. The same message of the same user is the same work, so that a client may
+// keyOf returns the key of the work. The same message of the same user is the same work, so that a client may
 // send it again after a lost answer. Users without a name are not told apart: their work has no key.
-func (j job) key() string {
-	text, err := json.Marshal([]any{j.User, j.Payload.ExecuteRequest})
-	if j.User == "" || j.Payload.ExecuteRequest == nil || err != nil {
+func keyOf(user string, p *workqueue.Payload) string {
+	text, err := json.Marshal([]any{user, p.ExecuteRequest})
+	if user == "" || p.ExecuteRequest == nil || err != nil {
 		return ""
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(text)) // a message may be longer than a key
 }
 
+// payloadOf returns where the payload of a plan is: in the state of the task's session, with which it goes.
+func payloadOf(session, plan repo.ID) repo.StateChange {
+	return repo.StateChange{Scope: repo.Scope{SessionID: session}, Key: "work/" + plan.String()}
+}
+
 // Write waits a little while the task has other work: a client may answer before the work that has
-// asked has ended. Then it fails with workqueue.ErrLeaseAlreadyTaken.
+// asked has ended. Then it fails with workqueue.ErrLeaseAlreadyTaken. Work that is written again is not done
+// again: if its task was deleted, it fails with a2a.ErrTaskNotFound.
 func (w work) Write(ctx context.Context, p *workqueue.Payload) (a2a.TaskID, error) {
-	user, err := w.user(ctx)
+	session, err := w.sessionOf(ctx, p.TaskID)
 	if err != nil {
 		return "", err
 	}
-	j := job{user, p}
-	value, err := adapter.EncodeJSON("work", []job{j})
-	if err != nil {
-		return "", err
+	use := repo.UseAction{
+		Key: keyOf(session.Owner, p), Existing: repo.ExistingAny, Arguments: []repo.ArgumentValue{{Name: argument, Value: strconv.AppendQuote(nil, session.ID.String())}},
 	}
-	arguments := []repo.ArgumentValue{{Name: argument, Value: value}}
-	use := repo.UseAction{Key: j.key(), Existing: repo.ExistingAny, Arguments: arguments}
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
+		var id a2a.TaskID
 		err := w.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
 			plan, err := tx.Plans().Use(ctx, w.action, use)
 			if err != nil {
 				return err
 			}
-			j, err = jobOf(plan)                // also if it was another one
-			if err != nil || plan.Version > 1 { // it was written before, and has begun
+			session, err := sessionOf(ctx, tx, plan) // also if it was another one
+			if err != nil {
 				return err
 			}
-			return w.take(ctx, tx, j.Payload, plan.ID.String(), repo.MaxLeaseTTL)
+			if id = a2a.TaskID(session.Key); plan.Version > 1 { // it was written before, and has begun
+				return nil
+			}
+			return w.write(ctx, tx, p, session, plan.ID)
 		})
 		if !errors.Is(err, workqueue.ErrLeaseAlreadyTaken) || p.Type != workqueue.PayloadTypeExecute || pause > time.Second {
-			return j.Payload.TaskID, err
+			return id, notFound(err)
 		}
 		time.Sleep(pause) // a second at most: if ctx has ended, the next attempt says so
 	}
 }
 
-// jobOf returns what a plan has in a list, since an argument cannot be an object.
-func jobOf(plan repo.Plan) (job, error) {
-	var list [1]job
-	err := json.Unmarshal(plan.Arguments[0].Value, &list)
-	return list[0], err
+// write stores the payload, and takes the lease for it.
+func (w work) write(ctx context.Context, tx repo.Repositories, p *workqueue.Payload, session repo.Session, plan repo.ID) (err error) {
+	payload, change := *p, payloadOf(session.ID, plan)
+	payload.TaskID = a2a.TaskID(session.Key)
+	if change.Value, err = adapter.EncodeJSON("work", payload); err != nil {
+		return err
+	}
+	if err := tx.Plans().Link(ctx, session.ID, plan); err != nil { // so that it is in use
+		return err
+	}
+	if _, err = tx.State().Change(ctx, []repo.StateChange{change}); err != nil {
+		return err
+	}
+	return w.take(ctx, tx, &payload, plan.String(), repo.MaxLeaseTTL)
+}
+
+// sessionOf returns the session of the task that a plan is for.
+func sessionOf(ctx context.Context, r repo.Repositories, plan repo.Plan) (session repo.Session, err error) {
+	var text string
+	_ = json.Unmarshal(plan.Arguments[0].Value, &text) // a text, as the action says
+	id, err := repo.ParseID(text)
+	if err != nil {
+		return session, err
+	}
+	return r.Sessions().Get(ctx, id)
 }
 
 // Read waits for work. It fails with workqueue.ErrQueueClosed when the cluster or the store is closed.
@@ -164,27 +185,29 @@ type message struct {
 
 	claim   heartbeat
 	payload *workqueue.Payload
-	user    string // who has asked for it: see Cluster.user
+	session repo.Session // the task's, whose owner has asked for the work
 	plan    repo.ID
 	leave   context.CancelFunc // ends the renewing of the leases without a release
 }
 
 // open returns the message of a plan. Nil: there is nothing to do for it now.
 func (w work) open(ctx context.Context, plan repo.Plan) (*message, error) {
-	j, err := jobOf(plan)
-	if err != nil {
-		return nil, err
-	}
-	p := j.Payload
 	holding, leave := context.WithCancel(ctx)
-	m := &message{work: w, payload: p, user: j.User, plan: plan.ID, leave: leave}
-	if m.claim, err = w.hold(holding, repo.PlanLease(plan.ID), w.owner); err == nil {
+	m := &message{work: w, plan: plan.ID, leave: leave}
+	err := m.load(ctx, plan)
+	ended := errors.Is(err, repo.ErrNotFound)
+	if ended {
+		err = nil
+	}
+	if err == nil {
+		m.claim, err = w.hold(holding, repo.PlanLease(plan.ID), w.owner)
+	}
+	if p := m.payload; err == nil && !ended {
 		holding = m.claim.held.Context()
 		m.heartbeat, err = w.hold(holding, w.lease(p.Type, p.TaskID), plan.ID.String()) //nolint:contextcheck // it is the claim's
-	}
-	ended := false
-	if err == nil && plan.Attempt > 1 {
-		ended, err = w.ended(workqueue.AttachHeartbeater(ctx, m), p, plan.Attempt > w.options.MaxAttempts)
+		if err == nil && plan.Attempt > 1 {
+			ended, err = w.ended(workqueue.AttachHeartbeater(ctx, m), p, plan.Attempt > w.options.MaxAttempts)
+		}
 	}
 	switch {
 	case err != nil:
@@ -199,6 +222,19 @@ func (w work) open(ctx context.Context, plan repo.Plan) (*message, error) {
 	return m, nil
 }
 
+// load reads what the plan is for. NotFoundError: the task was deleted.
+func (m *message) load(ctx context.Context, plan repo.Plan) (err error) {
+	if m.session, err = sessionOf(ctx, m.store, plan); err != nil {
+		return err
+	}
+	at := payloadOf(m.session.ID, plan.ID)
+	stored, err := m.store.State().Get(ctx, at.Scope, at.Key)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(stored.Value, &m.payload)
+}
+
 // ended reports whether work that was begun before has ended: with its task, or because this would
 // be an attempt too many. The task is failed then.
 func (w work) ended(ctx context.Context, p *workqueue.Payload, last bool) (bool, error) {
@@ -207,6 +243,8 @@ func (w work) ended(ctx context.Context, p *workqueue.Payload, last bool) (bool,
 	switch {
 	case !missing && (err != nil || stored.Task.Status.State.Terminal()):
 		return err == nil, err
+	case missing && (p.ExecuteRequest == nil || p.ExecuteRequest.Message.TaskID != ""): // it was deleted
+		return true, nil
 	case p.ExecuteRequest == nil || missing && !last:
 		return last, nil
 	case !last:
@@ -237,7 +275,15 @@ func (m *message) Complete(ctx context.Context) error {
 		if _, err := tx.Plans().Transition(ctx, m.plan, repo.TransitionComplete, cause); err != nil {
 			return err
 		}
-		return tx.Leases().Release(ctx, m.held.Lease()) // the plan's ends with its claim
+		if m.payload != nil {
+			done := payloadOf(m.session.ID, m.plan)
+			done.Op = repo.StateRemove
+			if _, err := tx.State().Change(ctx, []repo.StateChange{done}); err != nil && !errors.Is(err, repo.ErrNotFound) {
+				return err
+			}
+		}
+		_, err := tx.Leases().ReleaseAll(ctx, m.plan.String()) // the plan's own ends with its claim
+		return err
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -44,7 +45,9 @@ func (s service) Create(ctx context.Context, req *session.CreateRequest) (*sessi
 		}
 		state, err := changes(repo.Scope{SessionID: created.ID}, get.AppName, get.UserID, req.State)
 		if err == nil && len(state) > 0 { // late, since it locks scopes until the commit
-			_, err = tx.State().Change(ctx, state)
+			if _, err = tx.State().Change(ctx, state); err == nil {
+				err = bound(ctx, tx.State(), created.ID, state)
+			}
 		}
 		if err == nil {
 			h, err = read(ctx, tx.Sessions(), &get)
@@ -71,7 +74,7 @@ func read(ctx context.Context, sessions repo.Sessions, req *session.GetRequest) 
 }
 
 // List returns the sessions of an application, or of one of its users, newest first,
-// without events.
+// without events. Of one whose state is too large to be read, State().Get says so.
 func (s service) List(ctx context.Context, req *session.ListRequest) (*session.ListResponse, error) {
 	app, response := AppScope(req.AppName).Name, &session.ListResponse{}
 	for page := (repo.Page{Limit: 128}); ; {
@@ -85,18 +88,25 @@ func (s service) List(ctx context.Context, req *session.ListRequest) (*session.L
 			read.Scopes = append(read.Scopes, UserScope(req.AppName, listed.Owner).Name)
 		}
 		snapshot, err := s.store.Sessions().Read(ctx, read)
+		tooLarge := err
 		if errors.Is(err, repo.ErrLimit) && page.Limit > 1 { // fewer sessions have less state
 			page.Limit /= 2
 			continue
+		} else if errors.Is(err, repo.ErrLimit) {
+			snapshot, err = s.store.Sessions().Read(ctx, repo.ReadSessions{IDs: read.IDs})
+			snapshot.Scopes = make([]repo.ScopeState, len(read.Scopes))
 		}
 		for i := 0; i < len(snapshot.Sessions) && err == nil; i++ {
 			// It may have been deleted meanwhile, or made by other means.
 			if found := snapshot.Sessions[i]; found != nil && strings.HasPrefix(found.Session.Key, repo.JoinKey(found.Session.Owner, "")) {
 				var h *handle
-				h, err = newHandle(ctx, found, time.Time{}, req.AppName, snapshot.Scopes[0], snapshot.Scopes[i+1])
+				if h, err = newHandle(ctx, found, time.Time{}, req.AppName, snapshot.Scopes[0], snapshot.Scopes[i+1]); err == nil && tooLarge != nil {
+					h.state = unread{h.state, tooLarge}
+				}
 				response.Sessions = append(response.Sessions, h)
 			}
 		}
+		page.Limit = min(128, 2*page.Limit)
 		if page.After = listed.Next; page.After == "" || err != nil {
 			return response, err
 		}
@@ -129,10 +139,65 @@ func (s service) AppendEvent(ctx context.Context, current session.Session, event
 	}
 	added, err := adapter.ByKey(ctx, s.store.Sessions(), key, func(id repo.ID) (repo.AppendedTurn, error) {
 		turn.SessionID = id
-		return s.store.Sessions().AppendTurn(ctx, turn)
+		if !grows(current, turn.State) {
+			return s.store.Sessions().AppendTurn(ctx, turn)
+		}
+		var added repo.AppendedTurn
+		return added, s.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) (err error) {
+			if added, err = tx.Sessions().AppendTurn(ctx, turn); err != nil || added.Repeated {
+				return err
+			}
+			return bound(ctx, tx.State(), id, turn.State)
+		})
 	})
 	if h, ok := current.(*handle); ok && err == nil && (!added.Repeated || !h.has(event.ID)) {
 		return h.add(ctx, event)
+	}
+	return err
+}
+
+// The state of a session, and what it shares, are read together, so each has its share of what can be: limits of keys and bytes.
+const (
+	maxSharedKeys, maxSharedBytes = 2500, 12 << 20
+	maxOwnKeys, maxOwnBytes       = 5000, 32 << 20
+	// smallValue: a value of this size may replace another one unseen.
+	smallValue = 4 << 10
+)
+
+// grows reports whether a scope may have more after the changes than a session has that was read.
+func grows(current session.Session, changes []repo.StateChange) bool {
+	return slices.ContainsFunc(changes, func(change repo.StateChange) bool {
+		_, err := current.State().Get(change.Key)
+		return err != nil || len(change.Value) > smallValue
+	})
+}
+
+// bound refuses changes after which a scope has too much. They were made in this transaction, so nobody else changes it.
+func bound(ctx context.Context, state repo.State, own repo.ID, changes []repo.StateChange) error {
+	var scopes []repo.Scope
+	for _, change := range changes {
+		if change.Scope.Name == "" {
+			change.Scope.SessionID = own
+		}
+		if !slices.Contains(scopes, change.Scope) {
+			scopes = append(scopes, change.Scope)
+		}
+	}
+	read, err := state.Read(ctx, scopes...)
+	for _, scope := range read {
+		where, keys, bytes := "the state of "+scope.Scope.Name, maxSharedKeys, maxSharedBytes
+		if scope.Scope.Name == "" {
+			where, keys, bytes = "the session's state", maxOwnKeys, maxOwnBytes
+		}
+		size := 0
+		for _, value := range scope.Values {
+			size += len(value.Key) + len(value.Value)
+		}
+		if len(scope.Values) > keys {
+			return &repo.LimitExceededError{Kind: "keys in " + where, Limit: int64(keys)}
+		} else if size > bytes {
+			return &repo.LimitExceededError{Kind: "bytes in " + where, Limit: int64(bytes)}
+		}
 	}
 	return err
 }
@@ -201,8 +266,7 @@ func turn(current session.Session, event *session.Event) (repo.Turn, error) {
 		return repo.Turn{}, err
 	}
 	m := repo.NewMessage{Role: repo.RoleAssistant, Kind: kind, OccurredAt: event.Timestamp}
-	// A stored event that ADK cannot read again would make the whole session unreadable.
-	if m.Payload, err = adapter.EncodeJSON("event", &stored); err != nil {
+	if m.Payload, err = encode("event", &stored); err != nil {
 		return repo.Turn{}, err
 	}
 	if event.ID != "" {
@@ -242,12 +306,37 @@ func changes(own repo.Scope, app, user string, delta map[string]any) (changes []
 		case strings.HasPrefix(key, session.KeyPrefixUser):
 			change.Scope = UserScope(app, user)
 		}
-		if change.Value, err = adapter.EncodeJSON(fmt.Sprintf("state[%q]", key), delta[key]); err != nil {
+		if change.Value, err = encode(fmt.Sprintf("state[%q]", key), delta[key]); err != nil {
 			return nil, err
 		}
+		change.Value = withoutNUL(change.Value)
 		changes = append(changes, change)
 	}
 	return changes, nil
+}
+
+// encode returns JSON that can be read as a T again: a stored event that ADK cannot read would make the whole session unreadable. For what
+// is no UTF-8, as a model or a tool may say it, json writes U+FFFD.
+func encode[T any](field string, value T) (json.RawMessage, error) {
+	text, err := json.Marshal(value)
+	var read T
+	if err != nil || json.Unmarshal(text, &read) != nil {
+		return nil, &repo.InvalidError{Field: field, Reason: "cannot be written as JSON and read again"}
+	}
+	return text, nil
+}
+
+// escaped are NUL, and each other character that JSON escapes.
+var escaped = regexp.MustCompile(`\\u0000|\\.`)
+
+// withoutNUL replaces NUL, which a state cannot have.
+func withoutNUL(text json.RawMessage) json.RawMessage {
+	return escaped.ReplaceAllFunc(text, func(e []byte) []byte {
+		if len(e) > 2 {
+			return []byte(`\ufffd`)
+		}
+		return e
+	})
 }
 
 func isTemp(key string, _ any) bool { return strings.HasPrefix(key, session.KeyPrefixTemp) }
@@ -285,6 +374,14 @@ func newHandle(ctx context.Context, found *repo.SessionSnapshot, after time.Time
 }
 
 func (h *handle) State() session.State { return h.state }
+
+// unread is a state that is too large to be read.
+type unread struct {
+	session.State
+	err error
+}
+
+func (u unread) Get(string) (any, error) { return nil, u.err }
 
 func (h *handle) has(id string) bool {
 	for event := range h.Events().All() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -319,22 +320,18 @@ func TestInvalid(t *testing.T) {
 	withoutYear := &genai.CitationMetadata{Citations: []*genai.Citation{{Title: secret}}}
 	withoutYear.Citations[0].PublicationDate.Month = time.May
 	for name, event := range map[string]*session.Event{
-		"a channel":         text("1", secret, map[string]any{secret: make(chan int)}),
-		"not a number":      text("2", secret, map[string]any{"k": math.NaN()}),
-		"NUL in state":      text("3", secret, map[string]any{"k": secret + "\x00"}),
-		"large state":       text("4", secret, map[string]any{"k": strings.Repeat("x", limits.MaxStateValueBytes)}),
-		"a large event":     text("5", strings.Repeat("<", repo.MaxPayloadBytes/4), nil),
-		"an empty key":      text("6", secret, map[string]any{"": 1}),
-		"a large key":       text("7", secret, map[string]any{strings.Repeat("k", limits.MaxStateKeyBytes+1): 1}),
-		"output":            {ID: "8", Output: func() {}},
-		"a far year":        {ID: "9", Timestamp: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)},
-		"no event":          nil,
-		"unreadable":        {ID: "12", LLMResponse: model.LLMResponse{CitationMetadata: withoutYear}},
-		"too many keys":     text("10", secret, manyKeys("k", limits.MaxStateChanges+1)),
-		"text in Latin":     text("13", secret+"\xe9", nil),
-		"state in Latin":    text("14", secret, map[string]any{"k": []string{secret + "\xe9"}}),
-		"a member in Latin": text("15", secret, map[string]any{"k": map[string]any{secret + "\xe9": 1}}),
-		"one of several":    text("11", secret, map[string]any{"app:ok": 1, "own": 2, "user:bad": make(chan int)}),
+		"a channel":      text("1", secret, map[string]any{secret: make(chan int)}),
+		"not a number":   text("2", secret, map[string]any{"k": math.NaN()}),
+		"large state":    text("4", secret, map[string]any{"k": strings.Repeat("x", limits.MaxStateValueBytes)}),
+		"a large event":  text("5", strings.Repeat("<", repo.MaxPayloadBytes/4), nil),
+		"an empty key":   text("6", secret, map[string]any{"": 1}),
+		"a large key":    text("7", secret, map[string]any{strings.Repeat("k", limits.MaxStateKeyBytes+1): 1}),
+		"output":         {ID: "8", Output: func() {}},
+		"a far year":     {ID: "9", Timestamp: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		"no event":       nil,
+		"unreadable":     {ID: "12", LLMResponse: model.LLMResponse{CitationMetadata: withoutYear}},
+		"too many keys":  text("10", secret, manyKeys("k", limits.MaxStateChanges+1)),
+		"one of several": text("11", secret, map[string]any{"app:ok": 1, "own": 2, "user:bad": make(chan int)}),
 	} {
 		err := service.AppendEvent(t.Context(), current, event)
 		if invalid, ok := errors.AsType[*repo.InvalidError](err); !ok || invalid.Field == "" || strings.Contains(strings.ReplaceAll(err.Error(), `["hunter2"]`, ""), secret) {
@@ -375,6 +372,97 @@ func TestText(t *testing.T) {
 	add(t, service, current, event)
 	if got := get(t, service, current, session.GetRequest{}).Events().At(0).Content.Parts[0].Text; got != odd {
 		t.Errorf("read %q", got)
+	}
+}
+
+// What a model or a tool says ends no run: U+FFFD stands for NUL in state, and for bytes that are no UTF-8.
+func TestOddText(t *testing.T) {
+	t.Parallel()
+	service := adk.NewSessionService(open(t))
+	current := create(t, service, "ada", map[string]any{"created": "a\x00b"})
+	event := text("e", "caf\xe9", map[string]any{"k": "\x00\\\x00 \\u0000 \xff", "list": []string{"\x00"}, "object": map[string]any{"m\x00\xe9": 1}})
+	event.Content.Parts = append(event.Content.Parts, genai.NewPartFromFunctionResponse("tool", map[string]any{"bytes": "\xff\xfe"}))
+	add(t, service, current, event)
+	add(t, service, current, event) // it is the same
+	now := get(t, service, current, session.GetRequest{})
+	wantEvents(t, now, "e")
+	got := maps.Collect(now.State().All())
+	want := map[string]any{
+		"created": "a\ufffdb", "k": "\ufffd\\\ufffd \\u0000 \ufffd", "list": []any{"\ufffd"}, "object": map[string]any{"m\ufffd\ufffd": 1.0},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("state %q", got)
+	}
+	parts := now.Events().At(0).Content.Parts
+	if parts[0].Text != "caf\ufffd" || parts[1].FunctionResponse.Response["bytes"] != "\ufffd\ufffd" {
+		t.Errorf("%q, %q", parts[0].Text, parts[1].FunctionResponse.Response)
+	}
+}
+
+// Nobody can fill what others share, or a session, so that they cannot be read: what would go beyond is refused, whole.
+func TestStateBounds(t *testing.T) {
+	t.Parallel()
+	service := adk.NewSessionService(open(t))
+	for prefix, keys := range map[string]int{"app:": 2500, "user:": 2500, "": 5000} {
+		current := create(t, service, "ada", manyKeys(prefix+"created", 500))
+		for i := 1; i < keys/500; i++ {
+			add(t, service, current, text("", "more", manyKeys(fmt.Sprint(prefix, i, "-"), 500)))
+		}
+		event := text("beyond", "beyond", map[string]any{prefix + "beyond": 1, "own": 1})
+		if err := service.AppendEvent(t.Context(), current, event); !errors.Is(err, repo.ErrLimit) {
+			t.Errorf("%q: one key more: %v", prefix, err)
+		}
+		request := &session.CreateRequest{AppName: "shop", UserID: "ada", State: map[string]any{prefix + "beyond": 1}}
+		if _, err := service.Create(t.Context(), request); prefix != "" && !errors.Is(err, repo.ErrLimit) {
+			t.Errorf("%q: a creation: %v", prefix, err)
+		}
+		add(t, service, current, text("same", "same", map[string]any{prefix + "created0": 2}))
+		now := get(t, service, current, session.GetRequest{})
+		if value, _ := now.State().Get(prefix + "created0"); now.Events().Len() != keys/500 || value != 2.0 {
+			t.Errorf("%q: %d events, %v", prefix, now.Events().Len(), value)
+		}
+	}
+	current, large := create(t, service, "eve", nil), strings.Repeat("x", limits.MaxStateValueBytes/2)
+	var err error
+	for i := 0; i < 30 && err == nil; i++ {
+		err = service.AppendEvent(t.Context(), current, text("", "large", map[string]any{fmt.Sprint("user:", i): large}))
+	}
+	if !errors.Is(err, repo.ErrLimit) || current.Events().Len() != 23 {
+		t.Errorf("after %d values of 512 KiB: %v", current.Events().Len(), err)
+	}
+}
+
+// A session whose state is too large, which was made by other means, is listed, and the others with it.
+func TestListTooLarge(t *testing.T) {
+	t.Parallel()
+	store := open(t)
+	service := adk.NewSessionService(store)
+	var all []session.Session
+	for range 3 {
+		all = append(all, create(t, service, "ada", map[string]any{"k": "v"}))
+	}
+	id, err := store.Sessions().Find(t.Context(), adk.SessionKey("shop", "ada", all[1].ID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 11 {
+		var changes []repo.StateChange
+		for key := range manyKeys(fmt.Sprint(i, "-"), limits.MaxStateChanges) {
+			changes = append(changes, repo.StateChange{Scope: repo.Scope{SessionID: id}, Key: key, Value: []byte("1")})
+		}
+		if _, err := store.State().Change(t.Context(), changes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed, err := service.List(t.Context(), &session.ListRequest{AppName: "shop"})
+	if err != nil || len(listed.Sessions) != 3 {
+		t.Fatalf("%d sessions, %v", len(listed.Sessions), err)
+	}
+	for _, s := range listed.Sessions {
+		value, err := s.State().Get("k")
+		if tooLarge := s.ID() == all[1].ID(); tooLarge != errors.Is(err, repo.ErrLimit) || !tooLarge && value != "v" {
+			t.Errorf("%v, %v", value, err)
+		}
 	}
 }
 

@@ -47,6 +47,9 @@ type EventStore struct {
 	mu      sync.Mutex
 	writers map[string]*writer // by key
 	swept   time.Time
+	// responses are those of Handler under way, and readers whose they are.
+	responses int
+	readers   map[string]int
 }
 
 // writer writes the events of one stream.
@@ -74,7 +77,9 @@ func NewEventStore(streams repo.Streams, ttl time.Duration) (*EventStore, error)
 		return nil, &repo.InvalidError{Field: "ttl", Reason: "is not between repo.MinStreamTTL and repo.MaxStreamTTL"}
 	}
 	serving, stop := context.WithCancel(context.Background())
-	return &EventStore{streams: streams, ttl: ttl, serving: serving, stop: stop, writers: map[string]*writer{}, swept: time.Now()}, nil
+	return &EventStore{
+		streams: streams, ttl: ttl, serving: serving, stop: stop, writers: map[string]*writer{}, swept: time.Now(), readers: map[string]int{},
+	}, nil
 }
 
 func key(sessionID, streamID string) string { return repo.JoinKey("mcp", sessionID, streamID) }

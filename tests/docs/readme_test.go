@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -315,7 +316,15 @@ func isServed(t *testing.T, url string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := (&http.Client{Jar: jar}).Do(request)
+	// Browsers know each name under localhost as this machine; a resolver need not.
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if host, port, _ := net.SplitHostPort(address); strings.HasSuffix(host, ".localhost") {
+			address = net.JoinHostPort("127.0.0.1", port)
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Jar: jar, Transport: transport}).Do(request)
 	if err != nil {
 		return false // it does not listen yet
 	}

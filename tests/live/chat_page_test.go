@@ -174,6 +174,20 @@ func TestChatInBrowser(t *testing.T) {
 	p.awaitMessages(make([]string, 2*asked), want...)
 }
 
+// A character that two parts share is shown, and what a restart drops does not spoil what follows.
+func TestHalfCharacterInBrowser(t *testing.T) {
+	t.Parallel()
+	p := startChatPage(t)
+	p.do(`
+const send = (...parts) => parts.forEach(part => events.part({stream: 's', ...part}))
+events.stream({stream: 's', key: 'session/q', state: 'open'})
+send({text: 'dropped'}, {base64: btoa('\xe6')})
+events.stream({stream: 's', key: 'session/q', state: 'restarted'})
+send({text: 'a'}, {base64: btoa('\xe6')}, {base64: btoa('\x97\xa5')}, {text: 'b'})
+answers.get('s').hidden = false`)
+	p.shows("the character", func(now pageContent) bool { return slices.Equal(now.Shown, []string{"a日b"}) })
+}
+
 // TestBranchesInBrowser edits a question while it is being answered, gets other answers, and goes back and forth between them: the page
 // shows one branch, which it is told by what each message follows, and says which one it is of how many.
 // Guarantee: History: A page drops what edits, other answers and switches replace.

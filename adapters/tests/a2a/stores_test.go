@@ -31,9 +31,9 @@ import (
 func TestStores(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(*testing.T, *a2astore.Cluster, repo.Store){
-		"tasks": testTasks, "too-much": testTooMuch, "concurrent-updates": testConcurrentUpdates, "list": testList, "list-tied": testListTied, "push": testPush,
+		"tasks": testTasks, "too-much": testTooMuch, "concurrent-updates": testConcurrentUpdates, "list": testList, "list-tied": testListTied, "list-updated": testListUpdated, "push": testPush,
 		"events": testEvents, "answer": testAnswer, "leases": testLeases, "work": testWork, "work-again": testWorkAgain,
-		"unreadable": testUnreadable, "dying": testDying, "users": testUsers,
+		"unreadable": testUnreadable, "dying": testDying, "users": testUsers, "deleted": testDeleted, "erased": testErased, "odd-text": testOddText,
 	}
 	for name, databaseURL := range map[string]string{"postgres": pgtest.NewDatabase(t), "memory": "memory://" + t.Name()} {
 		t.Run(name, func(t *testing.T) {
@@ -129,12 +129,12 @@ func testTooMuch(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
 		task.Artifacts = []*a2a.Artifact{{ID: "a", Parts: a2a.ContentParts{a2a.NewTextPart(text)}}}
 		_, err := c.Tasks.Create(as(t.Context(), user), task)
 		invalid, ok := errors.AsType[*repo.InvalidError](err)
-		if !ok || invalid.Field != "state[0].value" || strings.Contains(err.Error(), "secret") {
+		if tooLong := len(text) > 10; ok != tooLong || ok && (invalid.Field != "state[0].value" || strings.Contains(err.Error(), "secret")) {
 			t.Errorf("error %v", err)
 		}
 		_, err = c.Work.Write(as(t.Context(), user), execute(task.ID, text))
 		invalid, ok = errors.AsType[*repo.InvalidError](err)
-		if !ok || invalid.Field != "arguments.work" || strings.Contains(err.Error(), "secret") {
+		if !ok || invalid.Field != "changes[0].value" || strings.Contains(err.Error(), "secret") {
 			t.Errorf("work: error %v", err)
 		}
 	}
@@ -145,6 +145,29 @@ func testTooMuch(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
 	for _, options := range []a2astore.Options{{Name: "a b"}, {TTL: 1}, {MaxAttempts: -1}} { // short: all are refused
 		_, err := a2astore.New(t.Context(), memory.New(), options)
 		wantError(t, err, repo.ErrInvalid)
+	}
+}
+
+// What an agent says ends no work: U+FFFD stands for NUL, and for bytes that are no UTF-8.
+func testOddText(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
+	ctx, task := as(t.Context(), user), newTask(a2a.TaskStateWorking)
+	_, err := c.Tasks.Create(ctx, task)
+	must(t, err)
+	events, err := c.Events.CreateReader(ctx, task.ID)
+	must(t, err)
+	defer func() { must(t, events.Close()) }()
+	part := a2a.NewTextPart("\x00 \\u0000 caf\xe9")
+	task.Artifacts = []*a2a.Artifact{{ID: "a", Parts: a2a.ContentParts{part}}}
+	_, err = c.Tasks.Update(ctx, &taskstore.UpdateRequest{Task: task, Event: a2a.NewArtifactEvent(task, part)})
+	must(t, err)
+	stored, err := c.Tasks.Get(ctx, task.ID)
+	must(t, err)
+	told, err := events.Read(ctx)
+	must(t, err)
+	const want = "\ufffd \\u0000 caf\ufffd"
+	event, is := told.Event.(*a2a.TaskArtifactUpdateEvent)
+	if got := stored.Task.Artifacts[0].Parts[0].Text(); got != want || !is || event.Artifact.Parts[0].Text() != want {
+		t.Errorf("%q, %+v", got, told.Event)
 	}
 }
 
@@ -344,8 +367,42 @@ func testListTied(t *testing.T, c *a2astore.Cluster, store repo.Store) {
 	}
 }
 
+// A task that is updated between two pages is on one of them at least, however often it is.
+func testListUpdated(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
+	ctx, seen := as(t.Context(), user), map[a2a.TaskID]int{}
+	var tasks []*a2a.Task
+	for range 7 {
+		task := newTask(a2a.TaskStateWorking)
+		_, err := c.Tasks.Create(ctx, task)
+		must(t, err)
+		tasks = append(tasks, task)
+	}
+	token := ""
+	for pages := 1; ; pages++ {
+		page, err := c.Tasks.List(ctx, &a2a.ListTasksRequest{PageSize: 2, PageToken: token})
+		must(t, err)
+		for _, task := range page.Tasks {
+			seen[task.ID]++
+		}
+		if token = page.NextPageToken; token == "" {
+			break
+		}
+		if pages < 4 { // of the first ones, which the list would reach last
+			for _, task := range tasks[:pages] {
+				_, err := c.Tasks.Update(ctx, &taskstore.UpdateRequest{Task: task})
+				must(t, err)
+			}
+		}
+	}
+	for i, task := range tasks {
+		if seen[task.ID] == 0 {
+			t.Errorf("task %d is on no page", i)
+		}
+	}
+}
+
 func testPush(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
-	ctx, task := t.Context(), a2a.NewTaskID()
+	ctx, task := as(t.Context(), user), a2a.NewTaskID()
 	for _, bad := range []*a2a.PushConfig{nil, {}, {URL: "no url"}} {
 		_, err := c.Push.Save(ctx, task, bad)
 		wantError(t, err, a2a.ErrInvalidParams)

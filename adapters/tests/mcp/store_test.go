@@ -360,10 +360,11 @@ type enough struct {
 }
 
 func (e *enough) Write(data []byte) (int, error) {
-	if strings.Contains(string(data), "data: end\n") {
+	n, err := e.ResponseRecorder.Write(data)
+	if strings.HasSuffix(e.Body.String(), "data: end\n\n") {
 		e.cancel()
 	}
-	return e.ResponseRecorder.Write(data)
+	return n, err
 }
 
 // authorized lets everybody be the user of his token.

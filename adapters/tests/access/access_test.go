@@ -1,0 +1,437 @@
+package access
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2asrv"
+	"github.com/a2aproject/a2a-go/v2/a2asrv/eventqueue"
+	"github.com/a2aproject/a2a-go/v2/a2asrv/taskstore"
+	"github.com/a2aproject/a2a-go/v2/a2asrv/workqueue"
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"google.golang.org/adk/v2/session"
+
+	"github.com/seed-df90f812/agentstore"
+	a2astore "github.com/seed-df90f812/agentstore/adapters/a2a"
+	"github.com/seed-df90f812/agentstore/adapters/adk"
+	mcpstore "github.com/seed-df90f812/agentstore/adapters/mcp"
+	"github.com/seed-df90f812/agentstore/erase"
+	"github.com/seed-df90f812/agentstore/inspect"
+	"github.com/seed-df90f812/agentstore/live"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/retention"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+	"github.com/seed-df90f812/agentstore/window"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// secret is in all that is Jane's, in namespace a.
+const secret = "s3cret of jane's"
+
+// world is a store with what is Jane's.
+type world struct {
+	*testing.T
+
+	store  *agentstore.Store
+	id     repo.ID // of her session
+	stream repo.Stream
+	key    []byte
+}
+
+// question is who asks, and for what.
+type question struct {
+	namespace, user, name string
+	session               repo.ID
+	stream                repo.Stream
+}
+
+// entry is what a function does when it is asked: with an error, unless quiet names the kinds of questions that are none, since it does
+// nothing, or something of the caller's own.
+type entry struct {
+	ask   func(ctx context.Context, w *world, q question) (any, error)
+	quiet string // of "foreign", "stranger", "empty"
+	// nobody: it knows no user. Who has the store, or the framework's server, asks.
+	nobody bool
+	// nothing says why it is not asked.
+	nothing string
+}
+
+const (
+	pure  = "names nothing: it reads no store"
+	owner = "is for the owner of the store, or of the whole trail"
+)
+
+var table = map[string]entry{
+	"live.MessageEvent": {nothing: pure}, "live.PartEvent": {nothing: pure}, "live.New": {nothing: owner},
+	"live.NewPartWriter":    {ask: written, nobody: true},
+	"live.PartWriter.Write": {ask: written, nobody: true},
+	"live.PartWriter.Fail": {quiet: "foreign", nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return nil, live.NewPartWriter(ctx, w.in(q).Streams(), q.stream).Fail(ctx, "x")
+	}},
+	"live.Handler.ServeHTTP": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		h, err := live.New(w.in(q), live.Options{Authorize: func(*http.Request) (live.Target, error) { return live.Target{Session: q.session, Reader: q.user}, nil }})
+		return served(ctx, h, "/", err)
+	}},
+	"inspect.Handler": {nothing: owner},
+	"inspect.Inspector.ServeHTTP": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		h, err := inspect.Handler(w.store, inspect.Options{Authorize: func(*http.Request) (inspect.Access, error) {
+			return inspect.Access{Viewer: q.user, Namespace: q.namespace, Contents: true}, nil
+		}})
+		return served(ctx, h, "/sessions/"+q.session.String(), err)
+	}},
+	"retention.Run": {nobody: true, quiet: "foreign empty", ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return retention.Run(ctx, w.store, retention.Policy{Sessions: map[string]time.Duration{q.namespace: time.Millisecond}, Actor: "x"})
+	}},
+	"erase.Subject": {quiet: "foreign stranger", ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return erase.Subject(ctx, w.store, erase.Request{Owner: q.user, Namespaces: []string{q.namespace}, Key: w.key})
+	}},
+	"erase.Check": {quiet: "foreign stranger", ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return nil, erase.Check(ctx, w.store, erase.Request{Owner: q.user, Namespaces: []string{q.namespace}, Key: w.key})
+	}},
+	"erase.Replay": {quiet: "foreign stranger", ask: func(ctx context.Context, w *world, q question) (any, error) {
+		receipt, err := erase.Subject(ctx, w.store, erase.Request{Owner: cmp.Or(q.user, "x"), Namespaces: []string{"b"}, Key: w.key})
+		if receipt.Namespaces = []string{q.namespace}; q.user == "" {
+			receipt.Names = nil
+		}
+		if err == nil {
+			_, err = erase.Replay(ctx, w.store, erase.Request{Key: w.key}, receipt)
+		}
+		return nil, err
+	}},
+	"window.Estimate": {nothing: pure},
+	"window.Read": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return window.Read(ctx, w.in(q).Sessions(), q.session, window.Options{Tokens: 100_000})
+	}},
+	"window.AppendTurn": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return window.AppendTurn(ctx, w.in(q).Sessions(), repo.Turn{SessionID: q.session, Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "x"}}})
+	}},
+	"window.Compact": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return window.Compact(ctx, w.in(q), q.session, window.Options{Tokens: 1}, func(context.Context, []repo.Message) (string, error) { return "x", nil })
+	}},
+	"audit.Origin": {nothing: pure}, "audit.ParseCheckpoint": {nothing: pure}, "audit.RegisterEventType": {nothing: pure}, "audit.LeafHash": {nothing: pure},
+	"audit.CheckProof": {nothing: pure}, "audit.NewRedactor": {nothing: pure}, "audit.Redactor.Entry": {nothing: pure}, "audit.Redactor.Text": {nothing: pure},
+	"audit.Redactor.JSON": {nothing: pure}, "audit.Prove": {nothing: owner}, "audit.NewSealer": {nothing: owner}, "audit.OpenSpool": {nothing: owner},
+	"audit.Verify": {nothing: owner}, "audit.NewWriter": {nothing: owner}, "audit.Writer.Record": {nothing: pure}, "audit.Writer.RecordWait": {nothing: pure},
+
+	"a2a.New": {nothing: owner}, "a2a.message.Return": {nothing: pure},
+	"a2a.tasks.Create": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+		return c.Tasks.Create(ctx, &a2a.Task{ID: id})
+	})},
+	"a2a.tasks.Update": {ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+		return c.Tasks.Update(ctx, &taskstore.UpdateRequest{Task: &a2a.Task{ID: id}})
+	})},
+	"a2a.tasks.Get": {ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+		return c.Tasks.Get(ctx, id)
+	})},
+	"a2a.tasks.List": {quiet: "foreign stranger", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, _ a2a.TaskID) (any, error) {
+		return c.Tasks.List(ctx, &a2a.ListTasksRequest{})
+	})},
+	"a2a.events.CreateReader": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+		_, err := c.Events.CreateReader(ctx, id)
+		return nil, err
+	})},
+	"a2a.events.CreateWriter": {quiet: "foreign", ask: inCluster(answered)}, "a2a.writer.Write": {quiet: "foreign", ask: inCluster(answered)},
+	"a2a.events.Destroy": {quiet: "foreign stranger empty", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+		return nil, c.Events.Destroy(ctx, id)
+	})},
+	"a2a.configs.Save": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+		return c.Push.Save(ctx, id, &a2a.PushConfig{ID: "push", URL: "https://example.org/"})
+	})},
+	"a2a.configs.Get": {ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+		return c.Push.Get(ctx, id, "push")
+	})},
+	"a2a.configs.List": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+		return c.Push.List(ctx, id)
+	})},
+	"a2a.configs.Delete": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+		return nil, c.Push.Delete(ctx, id, "push")
+	})},
+	"a2a.configs.DeleteAll": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+		return nil, c.Push.DeleteAll(ctx, id)
+	})},
+	"a2a.leases.Acquire": {quiet: "foreign empty", nobody: true, ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+		lease, err := c.Leases.Acquire(ctx, &workqueue.Payload{Type: workqueue.PayloadTypeCancel, TaskID: id})
+		if err == nil {
+			lease.Release(ctx)
+		}
+		return nil, err
+	})},
+	"a2a.work.Write": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+		return c.Work.Write(ctx, &workqueue.Payload{Type: workqueue.PayloadTypeCancel, TaskID: id, CancelRequest: &a2a.CancelTaskRequest{ID: id}})
+	})},
+
+	"mcp.NewEventStore": {nothing: owner},
+	"mcp.EventStore.Open": {quiet: "foreign empty", nobody: true, ask: inEvents(func(ctx context.Context, e *mcpstore.EventStore, name string) (any, error) {
+		return nil, e.Open(ctx, name, name)
+	})},
+	"mcp.EventStore.Append": {quiet: "empty", nobody: true, ask: inEvents(func(ctx context.Context, e *mcpstore.EventStore, name string) (any, error) {
+		return nil, e.Append(ctx, name, name, []byte("x"))
+	})},
+	"mcp.EventStore.After": {nobody: true, ask: inEvents(func(ctx context.Context, e *mcpstore.EventStore, name string) (all any, err error) {
+		for data, err := range e.After(ctx, name, name, -1) {
+			return string(data), err
+		}
+		return nil, nil
+	})},
+	"mcp.EventStore.SessionClosed": {quiet: "foreign empty", nobody: true, ask: inEvents(func(ctx context.Context, e *mcpstore.EventStore, name string) (any, error) {
+		return nil, e.SessionClosed(ctx, name)
+	})},
+	"mcp.EventStore.Handler": {ask: func(ctx context.Context, w *world, q question) (any, error) {
+		e, err := mcpstore.NewEventStore(w.in(q).Streams(), 0)
+		if err != nil {
+			return nil, err
+		}
+		return served(ctx, as(q.user, func(rw http.ResponseWriter, r *http.Request) {
+			r.Header.Set("Mcp-Session-Id", q.name)
+			r.Header.Set("Last-Event-ID", q.name+"_0")
+			e.Handler(http.NotFoundHandler()).ServeHTTP(rw, r)
+		}), "/", nil)
+	}},
+
+	"adk.NewSessionService": {nothing: owner}, "adk.SessionKey": {nothing: pure}, "adk.AppScope": {nothing: pure}, "adk.UserScope": {nothing: pure},
+	"adk.Event": {nothing: pure}, "adk.unread.Get": {nothing: pure},
+	"adk.service.Create": {quiet: "foreign stranger", ask: inService(func(ctx context.Context, s session.Service, q question) (any, error) {
+		_, err := s.Create(ctx, &session.CreateRequest{AppName: q.namespace, UserID: q.user, SessionID: cmp.Or(q.name, "x")})
+		return nil, err
+	})},
+	"adk.service.Get": {ask: inService(func(ctx context.Context, s session.Service, q question) (any, error) {
+		return s.Get(ctx, &session.GetRequest{AppName: q.namespace, UserID: q.user, SessionID: q.name})
+	})},
+	// As ADK has it, no user means all of an application: it has to be named.
+	"adk.service.List": {quiet: "foreign stranger empty", ask: inService(func(ctx context.Context, s session.Service, q question) (any, error) {
+		listed, err := s.List(ctx, &session.ListRequest{AppName: q.namespace, UserID: q.user})
+		return len(listed.Sessions), errors.Join(err, map[bool]error{true: errors.New(secret)}[len(listed.Sessions) > 0])
+	})},
+	"adk.service.Delete": {quiet: "foreign stranger empty", ask: inService(func(ctx context.Context, s session.Service, q question) (any, error) {
+		return nil, s.Delete(ctx, &session.DeleteRequest{AppName: q.namespace, UserID: q.user, SessionID: q.name})
+	})},
+	"adk.service.AppendEvent": {ask: inService(func(ctx context.Context, s session.Service, q question) (any, error) {
+		return nil, s.AppendEvent(ctx, named{q: q}, &session.Event{ID: "x", Author: "user"})
+	})},
+}
+
+// in returns what the tenant who asks has.
+func (w *world) in(q question) repo.Store {
+	if q.namespace == "" {
+		return w.store
+	}
+	return w.store.In(q.namespace)
+}
+
+func written(ctx context.Context, w *world, q question) (any, error) {
+	writer := live.NewPartWriter(ctx, w.in(q).Streams(), q.stream)
+	err := writer.Write(ctx, []byte("x"))
+	return nil, cmp.Or(err, writer.Flush(ctx), writer.Gone())
+}
+
+func answered(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+	writer, err := c.Events.CreateWriter(ctx, id)
+	if err == nil {
+		err = writer.Write(ctx, &eventqueue.Message{Event: a2a.NewMessage(a2a.MessageRoleAgent, a2a.NewTextPart("x"))})
+	}
+	return nil, err
+}
+
+func inCluster(ask func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error)) func(context.Context, *world, question) (any, error) {
+	return func(ctx context.Context, w *world, q question) (any, error) {
+		c, err := a2astore.New(ctx, w.store, a2astore.Options{Name: cmp.Or(q.namespace, "a")})
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+		ctx, call := a2asrv.NewCallContext(ctx, nil)
+		call.User = a2asrv.NewAuthenticatedUser(q.user, nil)
+		return ask(ctx, c, a2a.TaskID(q.name))
+	}
+}
+
+func inEvents(ask func(ctx context.Context, e *mcpstore.EventStore, name string) (any, error)) func(context.Context, *world, question) (any, error) {
+	return func(ctx context.Context, w *world, q question) (any, error) {
+		e, err := mcpstore.NewEventStore(w.in(q).Streams(), 0)
+		if err != nil {
+			return nil, err
+		}
+		return ask(ctx, e, q.name)
+	}
+}
+
+func inService(ask func(ctx context.Context, s session.Service, q question) (any, error)) func(context.Context, *world, question) (any, error) {
+	return func(ctx context.Context, w *world, q question) (any, error) {
+		return ask(ctx, adk.NewSessionService(w.store), q)
+	}
+}
+
+// named is a session of ADK's that says whose it is.
+type named struct {
+	session.Session
+
+	q question
+}
+
+func (n named) ID() string      { return n.q.name }
+func (n named) AppName() string { return n.q.namespace }
+func (n named) UserID() string  { return n.q.user }
+
+// as serves as a user.
+func as(user string, next http.HandlerFunc) http.Handler {
+	if user == "" {
+		return next
+	}
+	return auth.RequireBearerToken(func(context.Context, string, *http.Request) (*auth.TokenInfo, error) {
+		return &auth.TokenInfo{UserID: user, Expiration: time.Now().Add(time.Hour)}, nil
+	}, nil)(next)
+}
+
+func served(ctx context.Context, h http.Handler, path string, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	r, w := httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil), httptest.NewRecorder()
+	r.Header.Set("Authorization", "Bearer x")
+	h.ServeHTTP(w, r)
+	if w.Code != http.StatusOK {
+		err = fmt.Errorf("status %d", w.Code)
+	}
+	body, _ := io.ReadAll(w.Result().Body)
+	return string(body), err
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// newWorld makes what is Jane's: a session with a stream, a task, a session of MCP and one of ADK.
+func newWorld(t *testing.T, databaseURL string) *world {
+	t.Helper()
+	ctx := t.Context()
+	w := &world{T: t, store: pgtest.OpenStore(t, databaseURL, agentstore.Options{}), key: []byte("the key of the test's receipts")}
+	a := w.store.In("a")
+	w.id = must[repo.Session](t)(a.Sessions().Create(ctx, repo.NewSession{Key: "k", Owner: "jane", Metadata: []byte(`{"m":"` + secret + `"}`)})).ID
+	must[[]repo.Message](t)(a.Sessions().Append(ctx, w.id, repo.NewMessage{Role: repo.RoleUser, Content: secret}))
+	w.stream = must[repo.Stream](t)(a.Streams().Open(ctx, repo.NewStream{Key: "s", Owner: "jane", Session: w.id}))
+	must[int64](t)(a.Streams().Append(ctx, w.stream, []byte(secret)))
+	jane := question{namespace: "a", user: "jane", name: "k"}
+	must[any](t)(inCluster(func(ctx context.Context, c *a2astore.Cluster, _ a2a.TaskID) (any, error) {
+		task := &a2a.Task{ID: "task", Metadata: map[string]any{"m": secret}}
+		_, err := c.Tasks.Create(ctx, task)
+		if err == nil {
+			_, err = c.Push.Save(ctx, "task", &a2a.PushConfig{ID: "push", URL: "https://example.org/", Token: secret})
+		}
+		return nil, err
+	})(ctx, w, jane))
+	e := must[*mcpstore.EventStore](t)(mcpstore.NewEventStore(a.Streams(), 0))
+	as("jane", func(_ http.ResponseWriter, r *http.Request) {
+		err := errors.Join(e.Open(r.Context(), "task", ""), e.Open(r.Context(), "task", "task"), e.Append(ctx, "task", "task", nil), e.Append(ctx, "task", "task", []byte(secret)))
+		if err != nil {
+			t.Error(err)
+		}
+	}).ServeHTTP(httptest.NewRecorder(), func() *http.Request {
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil)
+		r.Header.Set("Authorization", "Bearer x")
+		return r
+	}())
+	must[*session.CreateResponse](t)(adk.NewSessionService(w.store).Create(ctx, &session.CreateRequest{
+		AppName: "a", UserID: "jane", SessionID: "task", State: map[string]any{"k": secret, "user:k": secret},
+	}))
+	return w
+}
+
+// hers is all that is Jane's.
+func (w *world) hers() string {
+	w.Helper()
+	ctx, all := context.WithoutCancel(w.Context()), &strings.Builder{}
+	for _, namespace := range []string{"a", "adk/a"} {
+		page := must[repo.List[repo.Session]](w.T)(w.store.Sessions().List(ctx, repo.SessionFilter{Namespace: namespace, Owner: "jane"}, repo.Page{}))
+		for _, s := range page.Items {
+			fmt.Fprintf(all, "%+v\n", s)
+			fmt.Fprintf(all, "%+v\n", must[[]repo.Message](w.T)(w.store.Sessions().MessagesFrom(ctx, s.ID, 0, 100)))
+			fmt.Fprintf(all, "%+v\n", must[[]repo.ScopeState](w.T)(w.store.State().Read(ctx, repo.Scope{SessionID: s.ID})))
+			fmt.Fprintf(all, "%+v\n", must[repo.List[repo.Stream]](w.T)(w.store.Streams().List(ctx, s.ID, repo.Page{})))
+		}
+	}
+	for _, key := range []string{"s", repo.JoinKey("mcp", "task", ""), repo.JoinKey("mcp", "task", "task")} {
+		fmt.Fprintf(all, "%+v\n", must[repo.Stream](w.T)(w.store.In("a").Streams().Get(ctx, key)))
+	}
+	fmt.Fprintf(all, "%+v\n", must[[]repo.ScopeState](w.T)(w.store.State().Read(ctx, adk.UserScope("a", "jane"))))
+	return all.String()
+}
+
+// No function tells another tenant or another user what is Jane's, or changes it; and what is empty is nobody's, never everybody's.
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	for name, database := range map[string]func(*testing.T) string{
+		"postgres": func(t *testing.T) string { return pgtest.NewDatabase(t) }, "memory": func(*testing.T) string { return "memory://access" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, database(t))
+			for i, function := range slices.Sorted(maps.Keys(table)) {
+				e := table[function]
+				for kind, q := range map[string]question{
+					"foreign":  {namespace: fmt.Sprint("b", i), user: "jane", name: "task", session: w.id, stream: w.stream},
+					"stranger": {namespace: "a", user: "eve", name: "task", session: w.id, stream: w.stream},
+					"empty":    {},
+				} {
+					if e.ask == nil || e.nobody && kind == "stranger" {
+						continue
+					}
+					before := w.hers()
+					ctx, cancel := context.WithCancel(t.Context())
+					result, err := e.ask(ctx, w, q)
+					cancel()
+					if text := fmt.Sprintf("%+v %v", result, err); strings.Contains(text, secret) {
+						t.Errorf("%s tells the %s: %.300s", function, kind, text)
+					}
+					if (err == nil) != strings.Contains(e.quiet, kind) {
+						t.Errorf("%s, asked as %s: %v", function, kind, err)
+					}
+					if after := w.hers(); after != before {
+						t.Errorf("%s, asked as %s, has changed\n%s\nto\n%s", function, kind, before, after)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The table has each function.
+func TestTableIsWhole(t *testing.T) {
+	t.Parallel()
+	known := maps.Clone(table)
+	for folder, all := range map[string]bool{
+		"live": false, "inspect": false, "retention": false, "erase": false, "window": false, "audit": false, "adapters/a2a": true, "adapters/mcp": true, "adapters/adk": true,
+	} {
+		names, err := functions("../../../"+folder, all)
+		if err != nil || len(names) == 0 {
+			t.Fatal(folder, err)
+		}
+		for _, name := range names {
+			if e, is := known[name]; !is || (e.ask == nil) == (e.nothing == "") {
+				t.Errorf("%s has no entry, or one that neither asks it nor says why not", name)
+			}
+			delete(known, name)
+		}
+	}
+	for name := range known {
+		t.Errorf("there is no %s", name)
+	}
+}
