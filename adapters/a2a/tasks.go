@@ -1,13 +1,13 @@
 package a2astore
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -79,19 +79,18 @@ func (t tasks) put(ctx context.Context, task *a2a.Task, event a2a.Event, turn re
 	return taskstore.TaskVersion(added.Messages[0].Sequence + 1), nil
 }
 
-// escaped are NUL, and each other character that JSON escapes.
-var escaped = regexp.MustCompile(`\\u0000|\\.`)
-
 // encode returns JSON that can be read as a T again. What an agent says may be no UTF-8, or have NUL, which a state cannot have: U+FFFD
 // stands for that.
 func encode[T any](field string, value T) (json.RawMessage, error) {
 	text, err := json.Marshal(value) // which does so for what is no UTF-8
-	text = escaped.ReplaceAllFunc(text, func(e []byte) []byte {
-		if len(e) > 2 {
-			return []byte(`\ufffd`)
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' {
+			if bytes.HasPrefix(text[i:], []byte(`\u0000`)) {
+				copy(text[i:], `\ufffd`)
+			}
+			i++
 		}
-		return e
-	})
+	}
 	var read T
 	if err != nil || json.Unmarshal(text, &read) != nil {
 		return nil, &repo.InvalidError{Field: field, Reason: "cannot be written as JSON and read again"}

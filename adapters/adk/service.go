@@ -4,6 +4,7 @@
 package adk
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -11,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -326,17 +326,17 @@ func encode[T any](field string, value T) (json.RawMessage, error) {
 	return text, nil
 }
 
-// escaped are NUL, and each other character that JSON escapes.
-var escaped = regexp.MustCompile(`\\u0000|\\.`)
-
-// withoutNUL replaces NUL, which a state cannot have.
+// withoutNUL replaces NUL, which a state cannot have, in place.
 func withoutNUL(text json.RawMessage) json.RawMessage {
-	return escaped.ReplaceAllFunc(text, func(e []byte) []byte {
-		if len(e) > 2 {
-			return []byte(`\ufffd`)
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' {
+			if bytes.HasPrefix(text[i:], []byte(`\u0000`)) {
+				copy(text[i:], `\ufffd`)
+			}
+			i++
 		}
-		return e
-	})
+	}
+	return text
 }
 
 func isTemp(key string, _ any) bool { return strings.HasPrefix(key, session.KeyPrefixTemp) }

@@ -20,10 +20,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2asrv"
 	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
 
+	a2astore "github.com/seed-df90f812/agentstore/adapters/a2a"
 	"github.com/seed-df90f812/agentstore/adapters/adk"
 	"github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/inspect"
@@ -208,6 +211,16 @@ var functions = map[string]function{
 		audit.NewRedactor(audit.RedactorOptions{}).Text(input)
 		audit.NewRedactor(audit.RedactorOptions{}).JSON(json.RawMessage(strconv.Quote(input)))
 	}},
+	"a2a, a task": {"linear, up to 1 MiB", texts, func(ctx context.Context, w *world, input string) {
+		cluster, err := a2astore.New(ctx, w.store, a2astore.Options{})
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer cluster.Close()
+		ctx, call := a2asrv.NewCallContext(ctx, nil)
+		call.User = a2asrv.NewAuthenticatedUser("u", nil)
+		_, _ = cluster.Tasks.Create(ctx, &a2a.Task{ID: "t", Metadata: map[string]any{"k": input}})
+	}},
 	"adk, an event": {"linear, up to 16 MiB, and 1 MiB for a value", texts, func(ctx context.Context, w *world, input string) {
 		service := adk.NewSessionService(w.store)
 		made, err := service.Create(ctx, &session.CreateRequest{AppName: "a", UserID: "u"})
@@ -270,7 +283,8 @@ func run(t *testing.T, binary, function, input string, size int) (a amount) {
 	t.Helper()
 	profile := filepath.Join(t.TempDir(), "profile")
 	command := exec.CommandContext(t.Context(), binary, "-test.run=^TestOne$", "-test.coverprofile="+profile)
-	command.Env = append(os.Environ(), functionVariable+"="+function, inputVariable+"="+input, sizeVariable+"="+strconv.Itoa(size))
+	// Without a collection, and on one processor, what a pool gives again is the same each time.
+	command.Env = append(os.Environ(), "GOGC=off", "GOMAXPROCS=1", functionVariable+"="+function, inputVariable+"="+input, sizeVariable+"="+strconv.Itoa(size))
 	output, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %.2000s", err, output)
