@@ -202,7 +202,7 @@ var table = map[string]entry{
 	}},
 
 	"adk.NewSessionService": {nothing: owner}, "adk.SessionKey": {nothing: pure}, "adk.AppScope": {nothing: pure}, "adk.UserScope": {nothing: pure},
-	"adk.Event": {nothing: pure}, "adk.unread.Get": {nothing: pure},
+	"adk.Event": {nothing: pure}, "adk.Calls": {nothing: pure}, "adk.unread.Get": {nothing: pure},
 	"adk.service.Create": {quiet: "foreign stranger", ask: inService(func(ctx context.Context, s session.Service, q question) (any, error) {
 		_, err := s.Create(ctx, &session.CreateRequest{AppName: q.namespace, UserID: q.user, SessionID: cmp.Or(q.name, "x")})
 		return nil, err
