@@ -99,7 +99,7 @@ CROSS JOIN LATERAL (SELECT i AS priority FROM generate_series(3, 0, -1) AS i OFF
 WHERE coalesce(
         (
             SELECT q.since FROM plan_queue q
-            WHERE a.action = '' AND q.namespace = w.namespace AND q.phase = g.phase AND q.priority + 0 = r.priority
+            WHERE a.action = '' AND q.namespace = w.namespace AND q.phase || '' = g.phase AND q.priority + 0 = r.priority
             ORDER BY q.since, q.plan_id LIMIT 1
         ),
         (
@@ -285,7 +285,7 @@ WITH lanes AS MATERIALIZED (
         (
             SELECT q.plan_id, q.phase, q.since, q.action_name FROM (
                 SELECT q.plan_id, q.phase, q.since, q.action_name FROM plan_queue q
-                WHERE l.action = '' AND q.namespace = l.namespace AND q.phase = l.phase AND q.priority + 0 = l.priority
+                WHERE l.action = '' AND q.namespace = l.namespace AND q.phase || '' = l.phase AND q.priority + 0 = l.priority
                     AND (q.since, q.plan_id) > (l.since, l.after) AND q.since <= statement_timestamp()
                     AND coalesce(q.deadline > statement_timestamp(), true)
                 ORDER BY q.since, q.plan_id LIMIT 2100
@@ -471,7 +471,7 @@ FROM ROWS FROM (
 CROSS JOIN LATERAL (
     (
         SELECT q.since, q.plan_id FROM plan_queue q
-        WHERE n.action = '' AND q.namespace = n.namespace AND q.phase = n.phase AND q.priority + 0 = n.priority
+        WHERE n.action = '' AND q.namespace = n.namespace AND q.phase || '' = n.phase AND q.priority + 0 = n.priority
             AND (q.since, q.plan_id) > (n.since, n.after) AND q.since <= statement_timestamp()
         ORDER BY q.since, q.plan_id LIMIT 1 OFFSET @before::integer
     ) UNION ALL (
@@ -521,7 +521,7 @@ CROSS JOIN LATERAL (
         ),
         (
             SELECT q.since FROM plan_queue q
-            WHERE n.action = '' AND q.namespace = n.namespace AND q.phase = n.phase AND q.priority + 0 = n.priority
+            WHERE n.action = '' AND q.namespace = n.namespace AND q.phase || '' = n.phase AND q.priority + 0 = n.priority
             ORDER BY q.since, q.plan_id LIMIT 1
         ),
         (

@@ -93,7 +93,7 @@ WITH lanes AS MATERIALIZED (
         (
             SELECT q.plan_id, q.phase, q.since, q.action_name FROM (
                 SELECT q.plan_id, q.phase, q.since, q.action_name FROM plan_queue q
-                WHERE l.action = '' AND q.namespace = l.namespace AND q.phase = l.phase AND q.priority + 0 = l.priority
+                WHERE l.action = '' AND q.namespace = l.namespace AND q.phase || '' = l.phase AND q.priority + 0 = l.priority
                     AND (q.since, q.plan_id) > (l.since, l.after) AND q.since <= statement_timestamp()
                     AND coalesce(q.deadline > statement_timestamp(), true)
                 ORDER BY q.since, q.plan_id LIMIT 2100

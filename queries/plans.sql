@@ -154,7 +154,7 @@ SELECT c.namespace::text AS namespace, c.phase::text AS phase, c.state::text AS 
         SELECT min(f.since) FROM generate_series(0, 3) AS r (priority)
         CROSS JOIN LATERAL (
             SELECT q.since FROM plan_queue q
-            WHERE c.state = 'queued' AND q.namespace = c.namespace AND q.phase = c.phase AND q.priority + 0 = r.priority
+            WHERE c.state = 'queued' AND q.namespace = c.namespace AND q.phase || '' = c.phase AND q.priority + 0 = r.priority
             ORDER BY q.since, q.plan_id LIMIT 1
         ) AS f
         WHERE f.since <= statement_timestamp()

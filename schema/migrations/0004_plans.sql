@@ -322,8 +322,9 @@ CREATE TABLE plan_queue (
     CONSTRAINT plan_queue_pkey PRIMARY KEY (plan_id),
     CONSTRAINT plan_queue_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES plans (id) ON DELETE CASCADE
 ) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.05, vacuum_index_cleanup = on);
--- An expression, so that nobody who asks for an action walks over all others in the order of this index.
-CREATE INDEX plan_queue_namespace_phase_priority_since_idx ON plan_queue (namespace, phase, (priority + 0), since, plan_id);
+-- Expressions, so that nobody who asks for an action walks over all others in the order of this index: without statistics the
+-- server would take the two for alike.
+CREATE INDEX plan_queue_namespace_phase_priority_since_idx ON plan_queue (namespace, (phase || ''), (priority + 0), since, plan_id);
 CREATE INDEX plan_queue_namespace_phase_action_name_priority_since_idx ON plan_queue (namespace, phase, action_name, priority, since, plan_id);
 CREATE INDEX plan_queue_deadline_idx ON plan_queue (deadline) WHERE deadline IS NOT NULL;
 

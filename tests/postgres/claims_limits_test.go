@@ -19,7 +19,7 @@ import (
 // Guarantee: Claims: Plans that a limit keeps waiting cost other claims nothing.
 func TestPlansAtTheirLimitCostNothing(t *testing.T) {
 	t.Parallel()
-	waiting := pgtest.Choose(1_000_000, 20_000)
+	waiting := pgtest.Choose(1_000_000, 8_000)
 	databaseURL := pgtest.NewDatabase(t)
 	conn := pgtest.Connect(t, databaseURL)
 	for _, namespace := range numbered("capped", 20) {
@@ -36,7 +36,7 @@ func TestPlansAtTheirLimitCostNothing(t *testing.T) {
 	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "free", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
 		t.Fatal(err)
 	}
-	queueMany(t, conn, "mixed", 3_000)
+	queueMany(t, conn, "mixed", 1_500)
 	if err := store.Plans().SetLimit(t.Context(), repo.PlanLimit{Namespace: "mixed", Action: "claimed"}); err != nil {
 		t.Fatal(err)
 	}
