@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -43,6 +44,38 @@ func TestCloseUnderLoad(t *testing.T) {
 			closeUnderLoad(t, name, open(), other)
 		}
 	}
+}
+
+// A transaction is under way when Close is called, on a pool that stays open: Close returns when the transaction has ended.
+func TestCloseWaitsForATransaction(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.NewPool(t, pgtest.NewDatabase(t))
+	store, err := agentstore.OpenPool(t.Context(), pool, agentstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ended atomic.Bool
+	within, closed := make(chan struct{}), make(chan error, 1)
+	go func() {
+		<-within
+		_ = store.Close()
+		if closed <- nil; !ended.Load() {
+			t.Error("Close has returned before the transaction has ended")
+		}
+	}()
+	if err := store.InTx(t.Context(), func(context.Context, repo.Repositories) error {
+		close(within)
+		await.For(t, "Close has begun", func() bool {
+			_, err := store.Sessions().Get(t.Context(), repo.NewID()) // not of the transaction, which goes on
+			return errors.Is(err, repo.ErrClosed)
+		})
+		time.Sleep(200 * time.Millisecond) // pace: on a slow machine Close has not returned too early yet
+		ended.Store(true)
+		return nil
+	}); err != nil && !errors.Is(err, repo.ErrClosed) {
+		t.Error(err)
+	}
+	<-closed
 }
 
 func closeUnderLoad(t *testing.T, name string, store, other *agentstore.Store) {

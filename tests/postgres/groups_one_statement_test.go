@@ -257,9 +257,14 @@ func TestLockedSessionIsSkipped(t *testing.T) {
 				_, err := store.Sessions().Append(ctx, id, messages...)
 				result <- err
 			}()
+			waits := 0
 			await.For(t, "the append was skipped, waits or is written", func() bool {
-				return writesOf(store).Held > 0 || len(result) > 0 || pgtest.LockWaits(t, others) > 0
+				waits = pgtest.LockWaits(t, others)
+				return writesOf(store).Held > 0 || len(result) > 0 || waits > 0
 			})
+			if waits > 0 {
+				t.Errorf("an append of %d messages waits for the row", len(messages))
+			}
 			cancel()
 			err := <-result
 			if errors.Is(err, repo.ErrUnknownOutcome) {

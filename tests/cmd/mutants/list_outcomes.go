@@ -28,6 +28,6 @@ var outcomeMutants = []mutant{
 	{"outcomes/an unanswered commit is none", in(inRepo, "pooled.transaction", swap("conn.Committing", "conn.Reading")), inPostgres("TestUnansweredCommit")},
 	{"outcomes/a transaction that a statement has ended", in(inRepo, "pooled.transaction", never("conn.HasEnded")), inPostgres("TestTxEndedByAStatement")},
 	{"outcomes/a commit that failed behind a row", in(inConn, "lastRow.Scan", dropAssign("closed")), inPostgres("TestErrorsOfCommits")},
-	{"outcomes/Close waits for no operation", in(inRepo, "gate.close", dropCall("g.inside.Wait")), inPostgres("TestCloseUnderLoad")},
+	{"outcomes/Close waits for no operation", in(inRepo, "gate.close", dropCall("g.inside.Wait")), inPostgres("TestCloseWaitsForATransaction")},
 	{"outcomes/a read of several snapshots", in(inConn, "OneSnapshot.SendBatch", swap("beRepeatableRead", "beReadCommitted")), inPool("Concurrency/Read")},
 }
