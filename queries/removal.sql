@@ -130,16 +130,16 @@ WITH RECURSIVE places AS (
         SELECT l.namespace, l.kind FROM leases l WHERE (l.namespace, l.kind) > (p.namespace, p.kind) ORDER BY l.namespace, l.kind LIMIT 1
     ) AS n
 ), found AS MATERIALIZED (
-    SELECT p.namespace, p.kind, n.name FROM places p CROSS JOIN LATERAL (
-        SELECT l.name FROM leases l WHERE l.namespace = p.namespace AND l.kind = p.kind AND l.name = @name::text
+    SELECT n.at FROM places p CROSS JOIN LATERAL (
+        SELECT l.ctid::tid AS at FROM leases l WHERE l.namespace = p.namespace AND l.kind = p.kind AND l.name = @name::text
         UNION ALL
-        SELECT l.name FROM leases l WHERE l.namespace = p.namespace AND l.kind = p.kind AND l.name > @name || '#' AND l.name < @name || '#:'
+        SELECT l.ctid::tid FROM leases l WHERE l.namespace = p.namespace AND l.kind = p.kind AND l.name > @name || '#' AND l.name < @name || '#:'
             AND substr(l.name, length(@name) + 2) ~ '^([1-9][0-9]{0,2}|1000)$'
     ) AS n
     WHERE cardinality(@namespaces::text[]) = 0 OR p.namespace = ANY (@namespaces::text[])
 ), gone AS (
-    DELETE FROM leases l USING found f
-    WHERE l.namespace = f.namespace AND l.kind = f.kind AND l.name = f.name
+    DELETE FROM leases l
+    WHERE l.ctid = ANY (ARRAY(SELECT f.at FROM found f))
         AND l.expires_at <= statement_timestamp() AND l.token < extract(epoch FROM statement_timestamp()) * 1000000
     RETURNING l.kind
 )

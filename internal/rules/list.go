@@ -100,8 +100,8 @@ func bytesOf(v reflect.Value) (bytes int) {
 			bytes += bytesOf(v.Index(i))
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			bytes += bytesOf(v.Field(i))
+		for _, field := range v.Fields() {
+			bytes += bytesOf(field)
 		}
 	}
 	return bytes

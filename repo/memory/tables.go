@@ -58,7 +58,8 @@ func newTables(c *core) *tables {
 
 func (t *tables) overlay() *tables {
 	return &tables{t.core, t, data{
-		sessions: t.sessions.overlay(), byKey: t.byKey.overlay(), deletedIDs: t.deletedIDs.overlay(), importers: t.importers.overlay(), holds: t.holds.overlay(), actions: t.actions.overlay(),
+		sessions: t.sessions.overlay(), byKey: t.byKey.overlay(), deletedIDs: t.deletedIDs.overlay(), importers: t.importers.overlay(),
+		holds: t.holds.overlay(), actions: t.actions.overlay(),
 		plans: t.plans.overlay(), planKeys: t.planKeys.overlay(),
 		queue: t.queue.overlay(), claims: t.claims.overlay(), limits: t.limits.overlay(), scopes: t.scopes.overlay(), leases: t.leases.overlay(),
 		streams: t.streams.overlay(), streamKeys: t.streamKeys.overlay(), entries: t.entries.overlay(),

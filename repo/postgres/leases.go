@@ -217,7 +217,8 @@ func (l *leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Pa
 			params.ID, params.Text = &id, name
 		}
 	}
-	return listed(l.exec.read, list, err, func(by way) ([]db.LeaseListRow, error) { return l.list(ctx, by, params) }, func(row db.LeaseListRow) (repo.Lease, error) {
+	read := func(by way) ([]db.LeaseListRow, error) { return l.list(ctx, by, params) }
+	return listed(l.exec.read, list, err, read, func(row db.LeaseListRow) (repo.Lease, error) {
 		key, err := leaseKey(row.Kind, row.Name)
 		lease := leaseOf(key, db.LeaseGetRow{Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt})
 		lease.Expired = row.Expired

@@ -76,9 +76,7 @@ func (s *sessions) listIdle(ctx context.Context, filter repo.SessionFilter, page
 
 func (s *sessions) Namespaces(ctx context.Context, page repo.Page) (repo.List[string], error) {
 	list, err := rules.NamespaceList(page)
-	return listed(s.exec.read, list, err, func(by way) ([]string, error) {
-		return run(ctx, by, func(ctx context.Context, q db.DBTX, after string) ([]string, error) {
-			return queries.NamespaceList(ctx, q, db.NamespaceListParams{MaxRows: int32(list.Limit) + 1, After: after}) // one extra row tells whether there is a next page
-		}, list.After)
+	return listed(s.exec.read, list, err, func(by way) ([]string, error) { // one extra row tells whether there is a next page
+		return run(ctx, by, queries.NamespaceList, db.NamespaceListParams{MaxRows: int32(list.Limit) + 1, After: list.After})
 	}, func(namespace string) (string, error) { return namespace, nil })
 }

@@ -153,7 +153,7 @@ func (w *writer) lock(ctx context.Context, pg *pgx.Conn, tasks []*task) (l *ledg
 	}
 	turns := turnsOf(tasks)
 	l = newLedger(turns)
-	l.plain, l.hints = w.conns.Distributed.Load(), &w.hints
+	l.plain = w.conns.Distributed.Load()
 	p := &conn.Pipeline{}
 	p.Exec(ctx, "begin isolation level read committed")
 	l.lock(ctx, p, waiting{sessions: w.Waits, scopes: w.Waits || w.awaits, brief: w.awaits})
