@@ -196,7 +196,8 @@ func TestClosedPoolAfterLostAnswer(t *testing.T) {
 			network := newDelay(t, u.Host)
 			defer close(network.release)
 			u.Host = network.listener.Addr().String()
-			pool := pgtest.NewPool(t, u.String())
+			// One connection, so that the attempt needs no other, which it would begin.
+			pool := pgtest.NewPool(t, u.String(), func(c *pgxpool.Config) { c.MaxConns = 1 })
 			store := pgtest.OpenPool(t, pool, agentstore.Options{})
 			id := pgtest.NewSession(t, store)
 			if err := write(t.Context(), store, id); err != nil { // prepares the statement
