@@ -23,11 +23,8 @@ WITH locked AS MATERIALIZED (
     WHERE l.state IN ('queued', 'processing') OR l.state = 'complete' AND $3::timestamptz IS NOT NULL ORDER BY l.id LIMIT 1
 ), target AS MATERIALIZED (
     SELECT l.version, l.updated_at FROM locked l WHERE l.id = $2
-), fit AS MATERIALIZED (
-    SELECT t.version FROM target t
-    WHERE coalesce(t.version = $4::bigint, true) AND coalesce(t.updated_at < $3::timestamptz, true)
 ), doomed AS MATERIALIZED (
-    SELECT l.id, l.projects FROM locked l WHERE NOT EXISTS (SELECT FROM busy) AND NOT EXISTS (SELECT FROM held) AND EXISTS (SELECT FROM fit)
+    SELECT l.id, l.projects FROM locked l WHERE NOT EXISTS (SELECT FROM busy) AND NOT EXISTS (SELECT FROM held)
 ), unlisted AS (
     DELETE FROM plan_projects j USING (SELECT d.id, x.project FROM doomed d, unnest(d.projects) AS x (project)) AS n
     WHERE j.project = n.project AND j.plan_id = n.id
@@ -48,7 +45,6 @@ type PlanDeleteParams struct {
 	RootID    pgtype.UUID
 	ID        pgtype.UUID
 	IdleSince *time.Time
-	IfVersion *int64
 }
 
 type PlanDeleteRow struct {
@@ -61,14 +57,10 @@ type PlanDeleteRow struct {
 
 // Index: plans_root_id_id_key, plan_projects_pkey. Deletes the plan with what is below it, whose root is locked: see PlanCancel. The
 // cascade deletes their histories and links. It deletes nothing if one of them is queued or processing, or with idle_since complete, or
-// held (HoldGate must be locked), and says which; or if the plan has another version than if_version, or was changed at idle_since or later.
+// held (HoldGate must be locked), and says which. Whether the plan has the version, and the age, its caller wants is up to the caller,
+// who rolls back.
 func (q *Queries) PlanDelete(ctx context.Context, db DBTX, arg PlanDeleteParams) (PlanDeleteRow, error) {
-	row := db.QueryRow(ctx, planDelete,
-		arg.RootID,
-		arg.ID,
-		arg.IdleSince,
-		arg.IfVersion,
-	)
+	row := db.QueryRow(ctx, planDelete, arg.RootID, arg.ID, arg.IdleSince)
 	var i PlanDeleteRow
 	err := row.Scan(
 		&i.Held,

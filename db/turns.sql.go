@@ -569,19 +569,12 @@ func (q *Queries) TurnLimitWait(ctx context.Context, db DBTX) error {
 const turnLockCounters = `-- name: TurnLockCounters :many
 WITH locked AS (
     SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only, c.follows, c.updated_at, c.hint
-    FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::tid[]))) AS s (session_id, hint), LATERAL (
-        SELECT h.next_sequence, h.fence, h.fenced_only, h.follows, h.updated_at, h.hint FROM (
-            SELECT t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
-            WHERE t.ctid = s.hint AND t.session_id = s.session_id FOR UPDATE SKIP LOCKED
-        ) AS h
-        UNION ALL
-        SELECT i.next_sequence, i.fence, i.fenced_only, i.follows, i.updated_at, i.hint FROM (
-            SELECT o.next_sequence, o.fence, o.fenced_only, o.follows, o.updated_at, o.ctid::tid AS hint FROM session_counters o
-            WHERE o.session_id = s.session_id FOR UPDATE SKIP LOCKED
-        ) AS i
-        LIMIT 1
+    FROM unnest((SELECT $1::uuid[])) AS s (session_id), LATERAL (
+        SELECT t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
+        WHERE t.session_id = s.session_id
+        FOR UPDATE SKIP LOCKED
     ) AS c
-    WHERE NOT (SELECT $3::boolean)
+    WHERE NOT (SELECT $2::boolean)
     UNION ALL
     SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only, c.follows, c.updated_at, c.hint
     FROM unnest((SELECT $1::uuid[])) AS s (session_id), LATERAL (
@@ -589,7 +582,7 @@ WITH locked AS (
         WHERE t.session_id = s.session_id
         FOR UPDATE
     ) AS c
-    WHERE (SELECT $3::boolean)
+    WHERE (SELECT $2::boolean)
 )
 SELECT s.session_id::uuid AS session_id, (l.session_id IS NULL)::boolean AS held,
     coalesce(l.next_sequence, 0)::bigint AS next_sequence,
@@ -605,7 +598,6 @@ WHERE l.session_id IS NOT NULL
 
 type TurnLockCountersParams struct {
 	SessionIds []pgtype.UUID
-	Hints      []pgtype.TID
 	Waits      bool
 }
 
@@ -623,14 +615,14 @@ type TurnLockCountersRow struct {
 }
 
 // Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and either waits for each or skips
-// those that are locked. The answer has a row for each session that exists. held says that its row was skipped. hints are where the
-// rows may be, and hint is where one is: see MessageAppendOne. lock_timeout is the setting of that name, in milliseconds. other_level says that transactions
+// those that are locked. The answer has a row for each session that exists. held says that its row was skipped. hint is where
+// the row is: see MessageAppendOne. lock_timeout is the setting of that name, in milliseconds. other_level says that transactions
 // are not read committed by default. updated_at is what an append sets.
 //
 // What a turn depends on is read by statements of the same transaction that come after the locks, so that they see what was
 // committed before. A SELECT around an argument hides its value from the planner: see MessageAppend.
 func (q *Queries) TurnLockCounters(ctx context.Context, db DBTX, arg TurnLockCountersParams) ([]TurnLockCountersRow, error) {
-	rows, err := db.Query(ctx, turnLockCounters, arg.SessionIds, arg.Hints, arg.Waits)
+	rows, err := db.Query(ctx, turnLockCounters, arg.SessionIds, arg.Waits)
 	if err != nil {
 		return nil, err
 	}

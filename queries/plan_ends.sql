@@ -1,7 +1,8 @@
 -- name: PlanDelete :one
 -- Index: plans_root_id_id_key, plan_projects_pkey. Deletes the plan with what is below it, whose root is locked: see PlanCancel. The
 -- cascade deletes their histories and links. It deletes nothing if one of them is queued or processing, or with idle_since complete, or
--- held (HoldGate must be locked), and says which; or if the plan has another version than if_version, or was changed at idle_since or later.
+-- held (HoldGate must be locked), and says which. Whether the plan has the version, and the age, its caller wants is up to the caller,
+-- who rolls back.
 WITH locked AS MATERIALIZED (
     SELECT p.id, p.state, p.projects, p.namespace, p.session_id, p.version, p.updated_at FROM plans p
     WHERE p.root_id = @root_id AND p.id = ANY (plan_tree(@root_id::uuid, @id::uuid)) FOR UPDATE OF p
@@ -12,11 +13,8 @@ WITH locked AS MATERIALIZED (
     WHERE l.state IN ('queued', 'processing') OR l.state = 'complete' AND sqlc.narg(idle_since)::timestamptz IS NOT NULL ORDER BY l.id LIMIT 1
 ), target AS MATERIALIZED (
     SELECT l.version, l.updated_at FROM locked l WHERE l.id = @id
-), fit AS MATERIALIZED (
-    SELECT t.version FROM target t
-    WHERE coalesce(t.version = sqlc.narg(if_version)::bigint, true) AND coalesce(t.updated_at < sqlc.narg(idle_since)::timestamptz, true)
 ), doomed AS MATERIALIZED (
-    SELECT l.id, l.projects FROM locked l WHERE NOT EXISTS (SELECT FROM busy) AND NOT EXISTS (SELECT FROM held) AND EXISTS (SELECT FROM fit)
+    SELECT l.id, l.projects FROM locked l WHERE NOT EXISTS (SELECT FROM busy) AND NOT EXISTS (SELECT FROM held)
 ), unlisted AS (
     DELETE FROM plan_projects j USING (SELECT d.id, x.project FROM doomed d, unnest(d.projects) AS x (project)) AS n
     WHERE j.project = n.project AND j.plan_id = n.id

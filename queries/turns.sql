@@ -11,25 +11,18 @@ WHERE session_holds.namespace = '' AND session_holds.owner = '' AND session_hold
 
 -- name: TurnLockCounters :many
 -- Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and either waits for each or skips
--- those that are locked. The answer has a row for each session that exists. held says that its row was skipped. hints are where the
--- rows may be, and hint is where one is: see MessageAppendOne. lock_timeout is the setting of that name, in milliseconds. other_level says that transactions
+-- those that are locked. The answer has a row for each session that exists. held says that its row was skipped. hint is where
+-- the row is: see MessageAppendOne. lock_timeout is the setting of that name, in milliseconds. other_level says that transactions
 -- are not read committed by default. updated_at is what an append sets.
 --
 -- What a turn depends on is read by statements of the same transaction that come after the locks, so that they see what was
 -- committed before. A SELECT around an argument hides its value from the planner: see MessageAppend.
 WITH locked AS (
     SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only, c.follows, c.updated_at, c.hint
-    FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @hints::tid[]))) AS s (session_id, hint), LATERAL (
-        SELECT h.next_sequence, h.fence, h.fenced_only, h.follows, h.updated_at, h.hint FROM (
-            SELECT t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
-            WHERE t.ctid = s.hint AND t.session_id = s.session_id FOR UPDATE SKIP LOCKED
-        ) AS h
-        UNION ALL
-        SELECT i.next_sequence, i.fence, i.fenced_only, i.follows, i.updated_at, i.hint FROM (
-            SELECT o.next_sequence, o.fence, o.fenced_only, o.follows, o.updated_at, o.ctid::tid AS hint FROM session_counters o
-            WHERE o.session_id = s.session_id FOR UPDATE SKIP LOCKED
-        ) AS i
-        LIMIT 1
+    FROM unnest((SELECT @session_ids::uuid[])) AS s (session_id), LATERAL (
+        SELECT t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
+        WHERE t.session_id = s.session_id
+        FOR UPDATE SKIP LOCKED
     ) AS c
     WHERE NOT (SELECT @waits::boolean)
     UNION ALL

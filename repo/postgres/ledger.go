@@ -35,8 +35,6 @@ type ledger struct {
 	// locked.
 	actions map[string]int64
 	streams map[string]*openStream
-	// hints say where counter rows may be. Nil: nobody knows.
-	hints *hints[repo.ID]
 	// waits: it may wait for rows.
 	waits bool
 	now   time.Time
@@ -171,7 +169,7 @@ func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
 	}
 	if sessions := sortedIDs(l.counters); len(sessions) > 0 {
 		p.Add(func(q db.DBTX) error {
-			rows, err := queries.TurnLockCounters(ctx, q, db.TurnLockCountersParams{SessionIds: sessions, Hints: each(sessions, l.hintOf), Waits: waits.sessions})
+			rows, err := queries.TurnLockCounters(ctx, q, db.TurnLockCountersParams{SessionIds: sessions, Waits: waits.sessions})
 			for _, row := range rows {
 				if row.Held && waits.sessions {
 					continue // it was deleted during the wait
@@ -226,14 +224,6 @@ func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
 func lockParams(scopes []repo.Scope) db.TurnLockScopesParams {
 	columns := newScopeColumns(scopes)
 	return db.TurnLockScopesParams{SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names}
-}
-
-// hintOf returns where a session's counter may be.
-func (l *ledger) hintOf(id pgtype.UUID) pgtype.TID {
-	if l.hints == nil {
-		return pgtype.TID{}
-	}
-	return l.hints.of(id.Bytes)
 }
 
 // sortedScopes returns the scopes in the order in which they are locked.

@@ -140,7 +140,7 @@ func (l *ledger) awaiting(a *turn) (wait func(context.Context, db.DBTX) error, c
 }
 
 func awaitCounters(ctx context.Context, q db.DBTX, ids ...pgtype.UUID) error {
-	_, err := queries.TurnLockCounters(ctx, q, db.TurnLockCountersParams{SessionIds: ids, Hints: make([]pgtype.TID, len(ids)), Waits: true})
+	_, err := queries.TurnLockCounters(ctx, q, db.TurnLockCountersParams{SessionIds: ids, Waits: true})
 	return err
 }
 

@@ -25,7 +25,7 @@ func (p *plans) Delete(ctx context.Context, id repo.ID, conditions ...repo.Delet
 		if err != nil {
 			return err
 		}
-		params := db.PlanDeleteParams{ID: toUUID(id), RootID: root, IfVersion: unlessZero(only.Version), IdleSince: unlessZero(only.IdleSince)}
+		params := db.PlanDeleteParams{ID: toUUID(id), RootID: root, IdleSince: unlessZero(only.IdleSince)}
 		row, err := queries.PlanDelete(ctx, q, params)
 		var unfit error
 		if row.Version > 0 { // otherwise there is no such plan

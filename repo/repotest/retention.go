@@ -99,6 +99,9 @@ func DryRun(t *testing.T, store repo.Store, run func(age time.Duration, dryRun b
 	if would != did || did.Sessions != 4 || did.Plans != 1 || did.Held != 3 || did.InUse != 2 {
 		t.Errorf("a dry run says %+v; the run did %+v", would, did)
 	}
+	for _, id := range []repo.ID{held, busy} {
+		get(t, s, id)
+	}
 }
 
 // Removed is what a run has removed of a namespace: sessions with the messages that are theirs, and plans.

@@ -44,7 +44,7 @@ func TestConformanceOfBind(t *testing.T) {
 	databaseURL := pgtest.NewDatabase(t)
 	pool := pgtest.NewPool(t, databaseURL)
 	repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return bindTx(t, pool) },
-		append(pgtest.Parts("Sessions", "List", "Deletion", "History", "Messages", "Usage", "Actions", "Plans", "Lifecycle", "State", "Leases", "Audit"),
+		append(pgtest.Parts("Sessions", "List", "Deletion", "History", "Messages", "Usage", "Actions", "Plans", "Lifecycle", "PlanEnds", "State", "Leases", "Audit"),
 			pgtest.Elapse(databaseURL))...)
 }
 

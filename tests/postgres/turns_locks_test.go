@@ -48,9 +48,6 @@ func TestNothingChangesBetweenReadAndWrite(t *testing.T) {
 		"in a group": func(ctx context.Context, store repo.Store, id repo.ID) (repo.AppendedTurn, error) {
 			return one(ctx, store, id)
 		},
-		"in a group that has not written it": func(ctx context.Context, store repo.Store, id repo.ID) (repo.AppendedTurn, error) {
-			return one(ctx, store, id)
-		},
 		"together": func(ctx context.Context, store repo.Store, id repo.ID) (repo.AppendedTurn, error) {
 			beside, err := store.Sessions().Create(ctx, repo.NewSession{})
 			if err != nil {
@@ -95,11 +92,7 @@ func TestNothingChangesBetweenReadAndWrite(t *testing.T) {
 				others := pgtest.NewPool(t, pgtest.ReadCommitted(databaseURL)) // at others one of the two is refused
 				store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: 4, Tracer: tracer})
 				id := pgtest.NewSession(t, store)
-				writer := store
-				if wayName == "in a group that has not written it" { // and does not know where the counter is
-					writer = pgtest.OpenPool(t, others, agentstore.Options{})
-				}
-				if _, err := one(t.Context(), writer, id); err != nil { // the scopes exist
+				if _, err := one(t.Context(), store, id); err != nil { // the scopes exist
 					t.Fatal(err)
 				}
 				changed := make(chan error, 1)

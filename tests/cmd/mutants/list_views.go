@@ -6,7 +6,7 @@ var viewMutants = []mutant{
 	{"views/what was made in another namespace", in("internal/view", "sessions.made", dropCase("session.Namespace")), inApart("Sessions.Create")},
 	{"views/a session that a turn creates meanwhile", in("repo/postgres", "turnsCall.existing", never("in.view", "s.Namespace")), inViews("Creations")},
 	{"views/in memory, a session that a turn creates meanwhile", in("repo/memory", "sessions.appendTurn", never("s.options.view", "r.Namespace")), inApart("CreationBehind")},
-	{"views/a stream of another namespace", query("StreamFind", always("s.namespace")), inViews("Streams.Finish")},
+	{"views/a stream of another namespace", query("StreamFind", always("s.namespace")), inPostgres("TestViewsApart")},
 	{"views/a lease of another namespace's session", query("LeaseReleaseAll", always("view", "l.kind")), inViews("Leases.ReleaseAll")},
 	{"shards/a connection of another shard", in("internal/pgsettings", "ShareSchemas", always("schema", "now")), inPostgres("TestShardsShareConnections")},
 	{"views/restored to another namespace", query("SessionImport.free", never("i.namespace_hash")), inViews("Restored")},
