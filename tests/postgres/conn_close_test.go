@@ -75,7 +75,9 @@ func TestCloseWaitsForATransaction(t *testing.T) {
 	}); err != nil && !errors.Is(err, repo.ErrClosed) {
 		t.Error(err)
 	}
-	<-closed
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
 }
 
 func closeUnderLoad(t *testing.T, name string, store, other *agentstore.Store) {

@@ -1,13 +1,14 @@
 package postgres
 
 import (
+	"strings"
+	"testing"
+	"time"
+
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
-	"strings"
-	"testing"
-	"time"
 )
 
 // grouped are writes that are made in groups. Each makes what it needs, and returns how to write once more.
