@@ -3,8 +3,8 @@ package window
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
@@ -26,8 +26,9 @@ const trigger, target = 0.8, 0.4
 //
 // One caller at a time does that for a session, in whatever process: the others return false at once. It holds a lease of
 // the kind "compact". Appends wait for nothing, but a turn with a Head has to be appended with [AppendTurn]. If the
-// caller's process dies, the next call begins again where the last summary ends. If the session is rewound meanwhile to a
-// message that the summary covers, none is added. One that is rewound later to before the summary does without it.
+// caller's process dies, the next call begins again where the last summary ends. If the session is rewound meanwhile, and a summary
+// would cover messages that are left behind, or what is the user's last message then, none is added. One that is rewound later to before
+// the summary does without it.
 //
 // Errors: those of Read and repo.Hold, also if no summary can help; what summarize returns; the cause of the end of the lease;
 // LimitExceededError if the summary has more than 40 %, and InvalidError if it is empty or no text. After these two the lease
@@ -105,12 +106,7 @@ func (o Options) compact(ctx context.Context, sessions repo.Sessions, sessionID 
 	if err != nil {
 		return false, false, err
 	}
-	var c cover
-	c.Summary.From, c.Summary.To, c.Summary.Tokens = part.from, part.to, part.tokens
-	metadata, err := json.Marshal(c)
-	if err != nil {
-		return false, false, err
-	}
+	metadata := fmt.Appendf(nil, `{"summary":{"from":%d,"to":%d,"tokens":%d}}`, part.from, part.to, part.tokens) // see rules.Covered
 	size := o.estimate(repo.Message{Role: repo.RoleSystem, Kind: repo.KindSummary, Content: text, Metadata: metadata})
 	switch {
 	case text == "":
@@ -119,7 +115,7 @@ func (o Options) compact(ctx context.Context, sessions repo.Sessions, sessionID 
 		return false, true, &repo.LimitExceededError{Kind: "tokens of a summary", Limit: part.most}
 	}
 	summary := repo.NewMessage{ID: repo.NewID(), Role: repo.RoleSystem, Kind: repo.KindSummary, Content: text, Metadata: metadata}
-	more, err = o.add(ctx, sessions, sessionID, []int64{part.messages[0].Sequence, part.to}, summary)
+	more, err = o.add(ctx, sessions, sessionID, part, summary)
 	return more, errors.Is(err, repo.ErrInvalid), err
 }
 
@@ -127,9 +123,11 @@ func (o Options) compact(ctx context.Context, sessions repo.Sessions, sessionID 
 type part struct {
 	// messages has the last summary first, if there is one, and nothing that a provider refuses.
 	messages []repo.Message
+	// from and to are the sequences of the first and the last message that it covers, which have so many tokens.
 	from, to int64
 	tokens   int64
 	most     int64 // what the summary may have
+	asked    int64 // the user's last message, or none
 }
 
 // oldest returns the messages that come after the last summary, as many as fit into the budget, without what stays: see
@@ -158,6 +156,7 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 	if asked == none { // it may be the last one here
 		asked = o.asked(h)
 	}
+	p.asked = asked
 	end, spoke := len(groups), int64(math.MaxInt64)
 	if !full {
 		end = o.tail(groups)
@@ -249,17 +248,23 @@ func (o Options) tail(groups []group) int {
 	return begin
 }
 
-// add appends the summary, unless what it covers, or the summary before it, is not in the transcript any more. It was paid for, so that
-// this is tried three times.
-func (o Options) add(ctx context.Context, sessions repo.Sessions, sessionID repo.ID, covered []int64, summary repo.NewMessage) (bool, error) {
+// add appends the summary, unless what it covers, or the summary before it, is not in the transcript any more, or it covers what is the
+// user's last message now. It was paid for, so that this is tried three times.
+func (o Options) add(ctx context.Context, sessions repo.Sessions, sessionID repo.ID, p part, summary repo.NewMessage) (bool, error) {
 	for try := 1; ; {
 		last, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, Last: 1})
 		if err != nil || last.Sessions[0] == nil || len(last.Sessions[0].Messages) == 0 {
 			return false, err
 		}
-		for _, sequence := range covered {
-			there, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, From: sequence, First: 1, WithoutContent: true, WithoutPayload: true})
-			if err != nil || there.Sessions[0] == nil || len(there.Sessions[0].Messages) == 0 || there.Sessions[0].Messages[0].Sequence != sequence {
+		for _, sequence := range []int64{p.messages[0].Sequence, p.to, p.asked} {
+			there, err := (&path{o, sessions, sessionID}).between(ctx, max(0, sequence), sequence)
+			gone := len(there) == 0 && sequence != none
+			if gone && err == nil && sequence == p.asked {
+				var h history
+				h, err = o.read(ctx, sessions, sessionID)
+				gone = o.asked(h.with(nil)) <= p.to
+			}
+			if err != nil || gone {
 				return false, err
 			}
 		}

@@ -297,14 +297,3 @@ func (o Options) question(ctx context.Context, sessions Reader, sessionID repo.I
 func isInstruction(m repo.Message) bool {
 	return m.Role == repo.RoleSystem || m.Role == repo.RoleDeveloper
 }
-
-// cover is what the metadata of a summary says.
-type cover struct {
-	Summary struct {
-		// From and To are the sequences of the first and the last message that it covers.
-		From int64 `json:"from"`
-		To   int64 `json:"to"`
-		// Tokens is what these had.
-		Tokens int64 `json:"tokens"`
-	} `json:"summary"`
-}
