@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
@@ -286,7 +287,7 @@ func turn(current session.Session, event *session.Event) (repo.Turn, error) {
 		m.Role = repo.RoleTool
 	}
 	for _, id := range slices.Concat(responses, calls) {
-		if m.CallID == "" && len(id) <= limits.MaxUserIDBytes && !strings.Contains(id, "\x00") {
+		if m.CallID == "" && len(id) <= limits.MaxUserIDBytes && !strings.Contains(id, "\x00") && utf8.ValidString(id) {
 			m.CallID = id
 		}
 	}

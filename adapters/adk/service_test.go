@@ -113,10 +113,10 @@ func TestCallIDs(t *testing.T) {
 	store := open(t)
 	service := adk.NewSessionService(store)
 	current := create(t, service, "jane", nil)
-	for i, id := range []string{"", strings.Repeat("x", 2000), "a\x00b"} {
+	for i, id := range []string{"", strings.Repeat("x", 2000), "a\x00b", "caf\xe9"} {
 		add(t, service, current, calls(fmt.Sprint("c", i), "agent", call(id)))
 	}
-	wantEvents(t, get(t, service, current, session.GetRequest{}), "c0", "c1", "c2")
+	wantEvents(t, get(t, service, current, session.GetRequest{}), "c0", "c1", "c2", "c3")
 }
 
 // The framework's own suite passes.
