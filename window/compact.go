@@ -102,17 +102,22 @@ func (o Options) compact(ctx context.Context, sessions repo.Sessions, sessionID 
 	if err != nil || len(part.messages) == 0 {
 		return false, false, cmp.Or(err, full)
 	}
-	text, err := summarize(ctx, part.messages)
-	if err != nil {
-		return false, false, err
-	}
 	metadata := fmt.Appendf(nil, `{"summary":{"from":%d,"to":%d,"tokens":%d}}`, part.from, part.to, part.tokens) // see rules.Covered
-	size := o.estimate(repo.Message{Role: repo.RoleSystem, Kind: repo.KindSummary, Content: text, Metadata: metadata})
+	size := func(text string) int64 {
+		return o.estimate(repo.Message{Role: repo.RoleSystem, Kind: repo.KindSummary, Content: text, Metadata: metadata})
+	}
+	tooLong := &repo.LimitExceededError{Kind: "tokens of a summary", Limit: part.most}
+	if size("") > part.most { // none is paid for that cannot be added
+		return false, false, tooLong
+	}
+	text, err := summarize(ctx, part.messages)
 	switch {
+	case err != nil:
+		return false, false, err
 	case text == "":
 		return false, true, &repo.InvalidError{Field: "summary", Reason: "is empty"}
-	case size > part.most:
-		return false, true, &repo.LimitExceededError{Kind: "tokens of a summary", Limit: part.most}
+	case size(text) > part.most:
+		return false, true, tooLong
 	}
 	summary := repo.NewMessage{ID: repo.NewID(), Role: repo.RoleSystem, Kind: repo.KindSummary, Content: text, Metadata: metadata}
 	more, err = o.add(ctx, sessions, sessionID, part, summary)

@@ -307,6 +307,15 @@ func testCompactLittleRoom(t *testing.T, store repo.Store) {
 	if calls < 5 || calls > 15 {
 		t.Errorf("%d summaries of 2,000 tokens with room for 500", calls)
 	}
+	for range 2 { // what stays leaves no room for any summary
+		_, err := window.Compact(t.Context(), store, id, window.Options{Tokens: 330}, func(context.Context, []repo.Message) (string, error) {
+			t.Error("a summary is paid for that cannot be added")
+			return "s", nil
+		})
+		if !errors.Is(err, repo.ErrLimit) {
+			t.Error(err)
+		}
+	}
 }
 
 // Instructions that do not fit have a way out: the transcript can begin again.
