@@ -106,9 +106,8 @@ func (o Options) compact(ctx context.Context, sessions repo.Sessions, sessionID 
 	size := func(text string) int64 {
 		return o.estimate(repo.Message{Role: repo.RoleSystem, Kind: repo.KindSummary, Content: text, Metadata: metadata})
 	}
-	tooLong := &repo.LimitExceededError{Kind: "tokens of a summary", Limit: part.most}
 	if size("") > part.most { // none is paid for that cannot be added
-		return false, false, tooLong
+		return false, false, part.tooLong()
 	}
 	text, err := summarize(ctx, part.messages)
 	switch {
@@ -117,11 +116,11 @@ func (o Options) compact(ctx context.Context, sessions repo.Sessions, sessionID 
 	case text == "":
 		return false, true, &repo.InvalidError{Field: "summary", Reason: "is empty"}
 	case size(text) > part.most:
-		return false, true, tooLong
+		return false, true, part.tooLong()
 	}
 	summary := repo.NewMessage{ID: repo.NewID(), Role: repo.RoleSystem, Kind: repo.KindSummary, Content: text, Metadata: metadata}
 	more, err = o.add(ctx, sessions, sessionID, part, summary)
-	return more, errors.Is(err, repo.ErrInvalid), err
+	return more, errors.Is(err, repo.ErrInvalid) || errors.Is(err, repo.ErrLimit), err
 }
 
 // part is what a summary is to cover.
@@ -133,6 +132,10 @@ type part struct {
 	tokens   int64
 	most     int64 // what the summary may have
 	asked    int64 // the user's last message, or none
+}
+
+func (p part) tooLong() error {
+	return &repo.LimitExceededError{Kind: "tokens of a summary", Limit: p.most}
 }
 
 // oldest returns the messages that come after the last summary, as many as fit into the budget, without what stays: see
@@ -274,9 +277,15 @@ func (o Options) add(ctx context.Context, sessions repo.Sessions, sessionID repo
 			}
 		}
 		head := last.Sessions[0].Messages[0].Sequence
-		_, err = sessions.AppendTurn(ctx, repo.Turn{SessionID: sessionID, Messages: []repo.NewMessage{summary}, Head: &head})
+		appended, err := sessions.AppendTurn(ctx, repo.Turn{SessionID: sessionID, Messages: []repo.NewMessage{summary}, Head: &head})
 		_, moved := errors.AsType[*repo.SequenceConflictError](err)
 		again := errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrContention)
+		if err == nil && o.estimate(appended.Messages[0]) > p.most { // as the store has counted: no prompt may fit beside it
+			back := repo.Turn{SessionID: sessionID, After: &head, Head: &appended.Messages[0].Sequence}
+			if _, failed := sessions.AppendTurn(ctx, back); failed == nil {
+				return false, p.tooLong()
+			}
+		}
 		if !moved && (!again || try == 3) {
 			return err == nil, err
 		}

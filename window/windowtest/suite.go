@@ -29,7 +29,7 @@ func Run(t *testing.T, store repo.Store) {
 		"CompactMessages": testCompactMessages, "Steps": testSteps, "StepsCompacted": testStepsCompacted, "StepsOdd": testStepsOdd,
 		"FarCalls": testFarCalls, "SeveralResults": testSeveralResults,
 		"CompactLittleRoom": testCompactLittleRoom, "Instructions": testInstructions,
-		"AskedOnce": testAskedOnce, "CompactUnsure": testCompactUnsure, "Branch": testBranch, "Aside": testAside,
+		"AskedOnce": testAskedOnce, "CompactUnsure": testCompactUnsure, "CompactCounted": testCompactCounted, "Branch": testBranch, "Aside": testAside,
 		"Prompts": func(t *testing.T, store repo.Store) { Prompts(t, store, 200) },
 	} {
 		t.Run(name, func(t *testing.T) {
