@@ -268,7 +268,10 @@ var functions = map[string]function{
 		text, _ := json.Marshal(input)
 		_ = events.Append(ctx, "s", "r", []byte(`{"jsonrpc":"2.0","id":1,"result":`+string(text)+`}`))
 		_ = events.Append(ctx, "s", "r", []byte(input))
-		for range events.After(ctx, "s", "r", -1) {
+		for _, err := range events.After(ctx, "s", "r", -1) {
+			if err != nil {
+				break
+			}
 		}
 	}},
 	"a2a, a task": {"linear, up to 1 MiB", texts, func(ctx context.Context, w *world, input string) {
