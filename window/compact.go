@@ -102,23 +102,21 @@ func (o Options) compact(ctx context.Context, sessions repo.Sessions, sessionID 
 	if err != nil || len(part.messages) == 0 {
 		return false, false, cmp.Or(err, full)
 	}
-	metadata := fmt.Appendf(nil, `{"summary":{"from":%d,"to":%d,"tokens":%d}}`, part.from, part.to, part.tokens) // see rules.Covered
-	size := func(text string) int64 {
-		return o.estimate(repo.Message{Role: repo.RoleSystem, Kind: repo.KindSummary, Content: text, Metadata: metadata})
-	}
-	if size("") > part.most { // none is paid for that cannot be added
+	m := repo.Message{Role: repo.RoleSystem, Kind: repo.KindSummary} // rules.Covered reads the metadata
+	m.Metadata = fmt.Appendf(nil, `{"summary":{"from":%d,"to":%d,"tokens":%d}}`, part.from, part.to, part.tokens)
+	if o.estimate(m) > part.most { // none is paid for that cannot be added
 		return false, false, part.tooLong()
 	}
-	text, err := summarize(ctx, part.messages)
+	m.Content, err = summarize(ctx, part.messages)
 	switch {
 	case err != nil:
 		return false, false, err
-	case text == "":
+	case m.Content == "":
 		return false, true, &repo.InvalidError{Field: "summary", Reason: "is empty"}
-	case size(text) > part.most:
+	case o.estimate(m) > part.most:
 		return false, true, part.tooLong()
 	}
-	summary := repo.NewMessage{ID: repo.NewID(), Role: repo.RoleSystem, Kind: repo.KindSummary, Content: text, Metadata: metadata}
+	summary := repo.NewMessage{ID: repo.NewID(), Role: m.Role, Kind: m.Kind, Content: m.Content, Metadata: m.Metadata}
 	more, err = o.add(ctx, sessions, sessionID, part, summary)
 	return more, errors.Is(err, repo.ErrInvalid) || errors.Is(err, repo.ErrLimit), err
 }
@@ -151,7 +149,8 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 	if h.summary != nil {
 		p.messages, room = append(p.messages, *h.summary), room-o.estimate(*h.summary)
 	}
-	asked, fits := o.asked(h), h.fits()
+	p.asked = o.asked(h)
+	fits := h.fits()
 	if h.cut {
 		snapshot, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, From: covered + 1, First: maxMessages})
 		if err != nil || snapshot.Sessions[0] == nil {
@@ -161,10 +160,9 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 		full = snapshot.Sessions[0].Cut || len(h.messages) == maxMessages
 	}
 	groups := o.groups(h.others(covered))
-	if asked == none { // it may be the last one here
-		asked = o.asked(h)
+	if p.asked == none { // it may be the last one here
+		p.asked = o.asked(h)
 	}
-	p.asked = asked
 	end, spoke := len(groups), int64(math.MaxInt64)
 	if !full {
 		end = o.tail(groups)
@@ -177,7 +175,7 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 			room -= o.tokensOf(g)
 		}
 		begun := i == len(groups)-1 && isReasoning(g.messages[len(g.messages)-1]) // a step
-		stays := begun || g.end() >= spoke || asked != none && g.end() >= asked || g.isUnderWay() && g.begin() >= fits
+		stays := begun || g.end() >= spoke || p.asked != none && g.end() >= p.asked || g.isUnderWay() && g.begin() >= fits
 		if stays || room < 0 && i > 0 {
 			end = i
 			break
@@ -240,14 +238,7 @@ func (h history) others(covered int64) (others []repo.Message) {
 
 // tail returns where the groups begin that have at most the target together: with a user's message, if there is one.
 func (o Options) tail(groups []group) int {
-	begin := len(groups)
-	tokens, messages := int64(target*float64(o.Tokens)), int(target*float64(o.Messages))
-	for ; begin > 0; begin-- {
-		g := groups[begin-1]
-		if tokens, messages = tokens-o.tokensOf(g), messages-len(g.messages); tokens < 0 || messages < 0 {
-			break
-		}
-	}
+	begin, _ := o.last(groups, int64(target*float64(o.Tokens)), int(target*float64(o.Messages)))
 	for i := begin; i < len(groups); i++ {
 		if o.isUser(groups[i]) {
 			return i

@@ -24,7 +24,7 @@ func Run(t *testing.T, store repo.Store) {
 		"Estimate": testEstimate, "Picture": testPicture, "ResultTwice": testResultTwice,
 		"SameCallIDs": testSameCallIDs, "SeveralCalls": testSeveralCalls, "CompactLong": testCompactLong,
 		"PinsRewound": testPinsRewound, "ForeignSummaries": testForeignSummaries, "CompactCalls": testCompactCalls,
-		"Question": testQuestion, "Head": testHead, "HeadFar": testHeadFar, "HeadMeanwhile": testHeadMeanwhile,
+		"Question": testQuestion, "QuestionFar": testQuestionFar, "Head": testHead, "HeadFar": testHeadFar, "HeadMeanwhile": testHeadMeanwhile,
 		"LateResult": testLateResult, "PinsCovered": testPinsCovered, "CompactPinned": testCompactPinned,
 		"CompactMessages": testCompactMessages, "Steps": testSteps, "StepsCompacted": testStepsCompacted, "StepsOdd": testStepsOdd,
 		"FarCalls": testFarCalls, "SeveralResults": testSeveralResults,
