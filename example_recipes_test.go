@@ -227,11 +227,15 @@ func TestRecipeStop(t *testing.T) {
 
 // shown returns what a page is rendered with: messages, and where its feed goes on.
 func shown(ctx context.Context, store repo.Store, session repo.ID) (messages []repo.Message, after string, err error) {
-	messages, err = store.Sessions().LastMessages(ctx, session, 50)
-	if len(messages) > 0 {
-		after = session.String() + "." + strconv.FormatInt(messages[len(messages)-1].Sequence, 10)
+	read, err := store.Sessions().Read(ctx, repo.ReadSessions{IDs: []repo.ID{session}, Last: 50})
+	if err != nil || read.Sessions[0] == nil {
+		return nil, "", err
 	}
-	return messages, after, err
+	found := read.Sessions[0]
+	if count := found.Session.MessageCount; count > 0 { // on all branches
+		after = session.String() + "." + strconv.FormatInt(count-1, 10)
+	}
+	return found.Messages, after, nil
 }
 
 func TestRecipeResume(t *testing.T) {
@@ -244,7 +248,10 @@ func TestRecipeResume(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if session = added.SessionID; id == "2" {
+		if session = added.SessionID; id == "2" { // and the user goes back to the first question
+			if _, err := store.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: session, After: new(int64)}); err != nil {
+				t.Fatal(err)
+			}
 			if _, after, err = shown(t.Context(), store, session); err != nil {
 				t.Fatal(err)
 			}
@@ -350,17 +357,17 @@ func TestRecipeUsage(t *testing.T) {
 
 // postListed adds a question, and says so in the user's list, which is a session, too.
 func postListed(ctx context.Context, store repo.Store, question repo.Turn) error {
-	list := repo.NewSession{Namespace: "lists", Key: question.Create.Owner}
+	list := repo.NewSession{Namespace: "lists", Key: question.Create.Owner, Owner: question.Create.Owner}
 	changed := repo.NewMessage{Role: repo.RoleSystem, Kind: "changed", Content: question.Create.Key}
 	_, err := store.Sessions().AppendTurns(ctx, question,
-		repo.Turn{Create: &list, ID: question.Create.Key + " " + question.ID, Messages: []repo.NewMessage{changed}})
+		repo.Turn{Create: &list, ID: repo.JoinKey(question.Create.Key, question.ID), Messages: []repo.NewMessage{changed}})
 	return err
 }
 
 func TestRecipeTwoFeeds(t *testing.T) {
 	t.Parallel()
 	store := inMemory(t)
-	for _, turn := range []repo.Turn{question("a", "1"), question("b", "1"), question("a", "1")} {
+	for _, turn := range []repo.Turn{question("a", "1"), question("b", "1"), question("a", "1"), question("a b", "1"), question("a", "b 1")} {
 		if err := postListed(t.Context(), store, turn); err != nil {
 			t.Fatal(err)
 		}
@@ -370,8 +377,11 @@ func TestRecipeTwoFeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	changed, err := store.Sessions().LastMessages(t.Context(), list, 10)
-	if err != nil || len(changed) != 2 || changed[1].Content != "b" {
+	if err != nil || len(changed) != 4 || changed[1].Content != "b" || changed[3].Content != "a" {
 		t.Errorf("%+v, %v", changed, err)
+	}
+	if got, err := store.Sessions().Get(t.Context(), list); err != nil || got.Owner != "ann" { // so an erasure of the user finds it
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 

@@ -457,11 +457,14 @@ func TestFollowers(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	ids := map[string]string{}
-	for _, namespace := range []string{"one", "two"} {
+	for _, namespace := range []string{"one", "two", "viewer root"} {
 		ids[namespace] = must[repo.Session](t)(store.Sessions().Create(t.Context(), repo.NewSession{Namespace: namespace})).ID.String()
 	}
 	pages, err := inspect.Handler(store, inspect.Options{Live: 8, Authorize: func(r *http.Request) (inspect.Access, error) {
 		user, namespace, _ := strings.Cut(r.Header.Get("User"), "@")
+		if user == "root" {
+			return inspect.Access{Viewer: user, AllNamespaces: true}, nil
+		}
 		return inspect.Access{Viewer: user, Namespace: namespace}, nil
 	}})
 	if err != nil {
@@ -493,6 +496,11 @@ func TestFollowers(t *testing.T) {
 	}
 	if status := follow("somebody", "two"); status != http.StatusOK {
 		t.Errorf("another tenant's viewer: status %d", status)
+	}
+	follow("somebody", "viewer root")
+	follow("somebody", "viewer root")
+	if status := follow("root", "one"); status != http.StatusOK {
+		t.Errorf("a viewer of all, besides a tenant of that name: status %d", status)
 	}
 }
 

@@ -111,7 +111,7 @@ func (i *Inspector) mayFollow(r *http.Request) (target live.Target, err error) {
 	l, _ := ctx.Value(lookKey{}).(*look)
 	l.r, l.ctx = r, ctx
 	_, err = l.attempt(func(l *look) *page {
-		target = live.Target{Session: l.id(), Reader: cmp.Or(l.access.Namespace, "viewer "+l.access.Viewer)} // see Options.Live
+		target = live.Target{Session: l.id(), Reader: cmp.Or(l.access.Namespace, "\x00"+l.access.Viewer)} // see Options.Live: no namespace has NUL
 		l.contents(ok(l.store.Sessions().Get(ctx, target.Session)).Namespace, target.Session, repo.ID{})
 		return nil
 	})

@@ -48,9 +48,7 @@ func (b *branch) Read(_ context.Context, read repo.ReadSessions) (repo.Snapshot,
 	case read.Last > 0:
 		selected = selected[max(0, len(selected)-read.Last):]
 	default:
-		for len(selected) > 0 && selected[0].Sequence < read.From {
-			selected = selected[1:]
-		}
+		selected = slices.DeleteFunc(slices.Clone(selected), func(m *repo.Message) bool { return m.Sequence < read.From })
 		selected = selected[:min(read.First, len(selected))]
 	}
 	for _, m := range selected {

@@ -3,8 +3,8 @@ package window
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
@@ -26,8 +26,9 @@ const trigger, target = 0.8, 0.4
 //
 // One caller at a time does that for a session, in whatever process: the others return false at once. It holds a lease of
 // the kind "compact". Appends wait for nothing, but a turn with a Head has to be appended with [AppendTurn]. If the
-// caller's process dies, the next call begins again where the last summary ends. If the session is rewound meanwhile to a
-// message that the summary covers, none is added. One that is rewound later to before the summary does without it.
+// caller's process dies, the next call begins again where the last summary ends. If the session is rewound meanwhile, and a summary
+// would cover messages that are left behind, or what is the user's last message then, none is added. One that is rewound later to before
+// the summary does without it.
 //
 // Errors: those of Read and repo.Hold, also if no summary can help; what summarize returns; the cause of the end of the lease;
 // LimitExceededError if the summary has more than 40 %, and InvalidError if it is empty or no text. After these two the lease
@@ -101,35 +102,38 @@ func (o Options) compact(ctx context.Context, sessions repo.Sessions, sessionID 
 	if err != nil || len(part.messages) == 0 {
 		return false, false, cmp.Or(err, full)
 	}
-	text, err := summarize(ctx, part.messages)
-	if err != nil {
-		return false, false, err
+	m := repo.Message{Role: repo.RoleSystem, Kind: repo.KindSummary} // rules.Covered reads the metadata
+	m.Metadata = fmt.Appendf(nil, `{"summary":{"from":%d,"to":%d,"tokens":%d}}`, part.from, part.to, part.tokens)
+	if o.estimate(m) > part.most { // none is paid for that cannot be added
+		return false, false, part.tooLong()
 	}
-	var c cover
-	c.Summary.From, c.Summary.To, c.Summary.Tokens = part.from, part.to, part.tokens
-	metadata, err := json.Marshal(c)
-	if err != nil {
-		return false, false, err
-	}
-	size := o.estimate(repo.Message{Role: repo.RoleSystem, Kind: repo.KindSummary, Content: text, Metadata: metadata})
+	m.Content, err = summarize(ctx, part.messages)
 	switch {
-	case text == "":
+	case err != nil:
+		return false, false, err
+	case m.Content == "":
 		return false, true, &repo.InvalidError{Field: "summary", Reason: "is empty"}
-	case size > part.most:
-		return false, true, &repo.LimitExceededError{Kind: "tokens of a summary", Limit: part.most}
+	case o.estimate(m) > part.most:
+		return false, true, part.tooLong()
 	}
-	summary := repo.NewMessage{ID: repo.NewID(), Role: repo.RoleSystem, Kind: repo.KindSummary, Content: text, Metadata: metadata}
-	more, err = o.add(ctx, sessions, sessionID, []int64{part.messages[0].Sequence, part.to}, summary)
-	return more, errors.Is(err, repo.ErrInvalid), err
+	summary := repo.NewMessage{ID: repo.NewID(), Role: m.Role, Kind: m.Kind, Content: m.Content, Metadata: m.Metadata}
+	more, err = o.add(ctx, sessions, sessionID, part, summary)
+	return more, errors.Is(err, repo.ErrInvalid) || errors.Is(err, repo.ErrLimit), err
 }
 
 // part is what a summary is to cover.
 type part struct {
 	// messages has the last summary first, if there is one, and nothing that a provider refuses.
 	messages []repo.Message
+	// from and to are the sequences of the first and the last message that it covers, which have so many tokens.
 	from, to int64
 	tokens   int64
 	most     int64 // what the summary may have
+	asked    int64 // the user's last message, or none
+}
+
+func (p part) tooLong() error {
+	return &repo.LimitExceededError{Kind: "tokens of a summary", Limit: p.most}
 }
 
 // oldest returns the messages that come after the last summary, as many as fit into the budget, without what stays: see
@@ -145,7 +149,8 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 	if h.summary != nil {
 		p.messages, room = append(p.messages, *h.summary), room-o.estimate(*h.summary)
 	}
-	asked, fits := o.asked(h), h.fits()
+	p.asked = o.asked(h)
+	fits := h.fits()
 	if h.cut {
 		snapshot, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, From: covered + 1, First: maxMessages})
 		if err != nil || snapshot.Sessions[0] == nil {
@@ -155,8 +160,8 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 		full = snapshot.Sessions[0].Cut || len(h.messages) == maxMessages
 	}
 	groups := o.groups(h.others(covered))
-	if asked == none { // it may be the last one here
-		asked = o.asked(h)
+	if p.asked == none { // it may be the last one here
+		p.asked = o.asked(h)
 	}
 	end, spoke := len(groups), int64(math.MaxInt64)
 	if !full {
@@ -170,7 +175,7 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 			room -= o.tokensOf(g)
 		}
 		begun := i == len(groups)-1 && isReasoning(g.messages[len(g.messages)-1]) // a step
-		stays := begun || g.end() >= spoke || asked != none && g.end() >= asked || g.isUnderWay() && g.begin() >= fits
+		stays := begun || g.end() >= spoke || p.asked != none && g.end() >= p.asked || g.isUnderWay() && g.begin() >= fits
 		if stays || room < 0 && i > 0 {
 			end = i
 			break
@@ -233,14 +238,7 @@ func (h history) others(covered int64) (others []repo.Message) {
 
 // tail returns where the groups begin that have at most the target together: with a user's message, if there is one.
 func (o Options) tail(groups []group) int {
-	begin := len(groups)
-	tokens, messages := int64(target*float64(o.Tokens)), int(target*float64(o.Messages))
-	for ; begin > 0; begin-- {
-		g := groups[begin-1]
-		if tokens, messages = tokens-o.tokensOf(g), messages-len(g.messages); tokens < 0 || messages < 0 {
-			break
-		}
-	}
+	begin, _ := o.last(groups, int64(target*float64(o.Tokens)), int(target*float64(o.Messages)))
 	for i := begin; i < len(groups); i++ {
 		if o.isUser(groups[i]) {
 			return i
@@ -249,24 +247,36 @@ func (o Options) tail(groups []group) int {
 	return begin
 }
 
-// add appends the summary, unless what it covers, or the summary before it, is not in the transcript any more. It was paid for, so that
-// this is tried three times.
-func (o Options) add(ctx context.Context, sessions repo.Sessions, sessionID repo.ID, covered []int64, summary repo.NewMessage) (bool, error) {
+// add appends the summary, unless what it covers, or the summary before it, is not in the transcript any more, or it covers what is the
+// user's last message now. It was paid for, so that this is tried three times.
+func (o Options) add(ctx context.Context, sessions repo.Sessions, sessionID repo.ID, p part, summary repo.NewMessage) (bool, error) {
 	for try := 1; ; {
 		last, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, Last: 1})
 		if err != nil || last.Sessions[0] == nil || len(last.Sessions[0].Messages) == 0 {
 			return false, err
 		}
-		for _, sequence := range covered {
-			there, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, From: sequence, First: 1, WithoutContent: true, WithoutPayload: true})
-			if err != nil || there.Sessions[0] == nil || len(there.Sessions[0].Messages) == 0 || there.Sessions[0].Messages[0].Sequence != sequence {
+		for _, sequence := range []int64{p.messages[0].Sequence, p.to, p.asked} {
+			there, err := (&path{o, sessions, sessionID}).between(ctx, max(0, sequence), sequence)
+			gone := len(there) == 0 && sequence != none
+			if gone && err == nil && sequence == p.asked {
+				var h history
+				h, err = o.read(ctx, sessions, sessionID)
+				gone = o.asked(h.with(nil)) <= p.to
+			}
+			if err != nil || gone {
 				return false, err
 			}
 		}
 		head := last.Sessions[0].Messages[0].Sequence
-		_, err = sessions.AppendTurn(ctx, repo.Turn{SessionID: sessionID, Messages: []repo.NewMessage{summary}, Head: &head})
+		appended, err := sessions.AppendTurn(ctx, repo.Turn{SessionID: sessionID, Messages: []repo.NewMessage{summary}, Head: &head})
 		_, moved := errors.AsType[*repo.SequenceConflictError](err)
 		again := errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrContention)
+		if err == nil && o.estimate(appended.Messages[0]) > p.most { // as the store has counted: no prompt may fit beside it
+			back := repo.Turn{SessionID: sessionID, After: &head, Head: &appended.Messages[0].Sequence}
+			if _, failed := sessions.AppendTurn(ctx, back); failed == nil {
+				return false, p.tooLong()
+			}
+		}
 		if !moved && (!again || try == 3) {
 			return err == nil, err
 		}

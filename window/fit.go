@@ -79,11 +79,10 @@ func (o Options) fit(h history) (w Window, err error) {
 	all := o.groups(h.messages)
 	groups, dropped := o.whole(all, o.open(all), h.cut)
 	for _, m := range h.messages {
-		if m.Kind != repo.KindSummary {
-			continue
-		}
-		if _, is := rules.Covered(&m); !is {
-			dropped = append(dropped, m)
+		if m.Kind == repo.KindSummary {
+			if _, is := rules.Covered(&m); !is {
+				dropped = append(dropped, m)
+			}
 		}
 	}
 	tokens, messages := o.Tokens, o.Messages

@@ -49,9 +49,9 @@ func (p *path) pinned(ctx context.Context, id repo.ID) ([]repo.Message, error) {
 // begin returns the sequence with which the group of a message begins, and that of the message, or of the call if it is a result.
 // None: the transcript does not have the message.
 func (p *path) begin(ctx context.Context, m repo.Message) (begin, at int64, err error) {
-	results := p.results(m)
+	results := slices.Sorted(slices.Values(p.results(m))) // there may be many
 	makes := func(c repo.Message) bool {
-		return slices.ContainsFunc(p.calls(c), func(id string) bool { return slices.Contains(results, id) })
+		return slices.ContainsFunc(p.calls(c), func(id string) bool { _, is := slices.BinarySearch(results, id); return is })
 	}
 	begin, at = none, m.Sequence
 	var last repo.Message

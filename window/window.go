@@ -238,11 +238,7 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 		}
 	}
 	if h.cut && !slices.ContainsFunc(h.found, o.asks) {
-		before := int64(math.MaxInt64)
-		if len(h.found) > 0 {
-			before = h.found[len(h.found)-1].Sequence
-		}
-		h.question, err = o.question(ctx, sessions, sessionID, covered, before)
+		h.question, err = path.question(ctx, covered, h.found)
 	}
 	return h, err
 }
@@ -275,20 +271,27 @@ func (o Options) asks(m repo.Message) bool {
 	return m.Role == repo.RoleUser && m.Kind != repo.KindSummary && len(o.results(m)) == 0
 }
 
-// question finds the user's last message behind what was read, if it is one of the last 1,000 messages, and not covered.
-func (o Options) question(ctx context.Context, sessions Reader, sessionID repo.ID, covered, before int64) (*repo.Message, error) {
-	last, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, Last: maxMessages, WithoutContent: true, WithoutPayload: true})
+// question finds the user's last message before the last one of what was read, if it is one of the last 1,000 messages, and not covered.
+func (p *path) question(ctx context.Context, covered int64, read []repo.Message) (*repo.Message, error) {
+	last, err := p.sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{p.sessionID}, Last: maxMessages, WithoutContent: true, WithoutPayload: true})
 	if err != nil || last.Sessions[0] == nil {
 		return nil, err
 	}
+	from, size := int64(math.MaxInt64), int64(1) // few at first: often the first one is it
+	if len(read) > 0 {
+		from = read[len(read)-1].Sequence // what came since is not looked at
+	}
 	for _, m := range slices.Backward(last.Sessions[0].Messages) {
-		if m.Sequence <= covered {
-			break
+		if m.Role != repo.RoleUser || m.CallID != "" || m.Sequence >= from {
+			continue
 		}
-		if m.Role == repo.RoleUser && m.CallID == "" && m.Sequence < before { // and not one that came since
-			if whole, err := sessions.Message(ctx, sessionID, m.ID); err != nil || o.asks(whole) {
-				return &whole, err
-			}
+		from, size = max(covered+1, m.Sequence-size+1), min(2*size, 128)
+		read, err := p.between(ctx, from, m.Sequence)
+		if slices.Reverse(read); err != nil {
+			return nil, err
+		}
+		if at := slices.IndexFunc(read, p.asks); at >= 0 {
+			return &read[at], nil
 		}
 	}
 	return nil, nil
@@ -296,15 +299,4 @@ func (o Options) question(ctx context.Context, sessions Reader, sessionID repo.I
 
 func isInstruction(m repo.Message) bool {
 	return m.Role == repo.RoleSystem || m.Role == repo.RoleDeveloper
-}
-
-// cover is what the metadata of a summary says.
-type cover struct {
-	Summary struct {
-		// From and To are the sequences of the first and the last message that it covers.
-		From int64 `json:"from"`
-		To   int64 `json:"to"`
-		// Tokens is what these had.
-		Tokens int64 `json:"tokens"`
-	} `json:"summary"`
 }

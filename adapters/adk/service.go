@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
@@ -160,15 +161,20 @@ func (s service) AppendEvent(ctx context.Context, current session.Session, event
 const (
 	maxSharedKeys, maxSharedBytes = 2500, 12 << 20
 	maxOwnKeys, maxOwnBytes       = 5000, 32 << 20
-	// smallValue: a value of this size may replace another one unseen.
-	smallValue = 4 << 10
+	// smallValue: a value of this size may replace another one unseen. With as many of these there is not too much either.
+	smallValue = 512
 )
 
-// grows reports whether a scope may have more after the changes than a session has that was read.
+// grows reports whether a scope may have more after the changes: keys that no event of the session has stored, or large values. What
+// State returns does not say it, since the framework sets there what it has yet to store.
 func grows(current session.Session, changes []repo.StateChange) bool {
+	h, ours := current.(*handle)
 	return slices.ContainsFunc(changes, func(change repo.StateChange) bool {
-		_, err := current.State().Get(change.Key)
-		return err != nil || len(change.Value) > smallValue
+		if !ours || len(change.Value) > smallValue {
+			return true
+		}
+		_, err := h.Session.State().Get(change.Key)
+		return err != nil
 	})
 }
 
@@ -281,7 +287,7 @@ func turn(current session.Session, event *session.Event) (repo.Turn, error) {
 		m.Role = repo.RoleTool
 	}
 	for _, id := range slices.Concat(responses, calls) {
-		if m.CallID == "" && len(id) <= limits.MaxUserIDBytes && !strings.Contains(id, "\x00") {
+		if m.CallID == "" && len(id) <= limits.MaxUserIDBytes && !strings.Contains(id, "\x00") && utf8.ValidString(id) {
 			m.CallID = id
 		}
 	}

@@ -113,10 +113,10 @@ func TestCallIDs(t *testing.T) {
 	store := open(t)
 	service := adk.NewSessionService(store)
 	current := create(t, service, "jane", nil)
-	for i, id := range []string{"", strings.Repeat("x", 2000), "a\x00b"} {
+	for i, id := range []string{"", strings.Repeat("x", 2000), "a\x00b", "caf\xe9"} {
 		add(t, service, current, calls(fmt.Sprint("c", i), "agent", call(id)))
 	}
-	wantEvents(t, get(t, service, current, session.GetRequest{}), "c0", "c1", "c2")
+	wantEvents(t, get(t, service, current, session.GetRequest{}), "c0", "c1", "c2", "c3")
 }
 
 // The framework's own suite passes.
@@ -408,6 +408,11 @@ func TestStateBounds(t *testing.T) {
 		for i := 1; i < keys/500; i++ {
 			add(t, service, current, text("", "more", manyKeys(fmt.Sprint(prefix, i, "-"), 500)))
 		}
+		for _, key := range []string{prefix + "beyond", "own"} { // as the framework does before it appends the event
+			if err := current.State().Set(key, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
 		event := text("beyond", "beyond", map[string]any{prefix + "beyond": 1, "own": 1})
 		if err := service.AppendEvent(t.Context(), current, event); !errors.Is(err, repo.ErrLimit) {
 			t.Errorf("%q: one key more: %v", prefix, err)
@@ -430,6 +435,31 @@ func TestStateBounds(t *testing.T) {
 	if !errors.Is(err, repo.ErrLimit) || current.Events().Len() != 23 {
 		t.Errorf("after %d values of 512 KiB: %v", current.Events().Len(), err)
 	}
+}
+
+// However values that are there grow, a session can be read.
+func TestStateGrows(t *testing.T) {
+	t.Parallel()
+	service := adk.NewSessionService(open(t))
+	current := create(t, service, "ada", nil)
+	grow := func(prefix string, from, to, size, each int) {
+		values := map[string]any{}
+		for i := from; i < to; i++ {
+			values[fmt.Sprint(prefix, i)] = strings.Repeat("x", size)
+			if len(values) == each {
+				if err := service.AppendEvent(t.Context(), current, text("", "more", values)); err != nil && (size == 1 || !errors.Is(err, repo.ErrLimit)) {
+					t.Fatal(err)
+				}
+				clear(values)
+			}
+		}
+	}
+	for prefix, count := range map[string]int{"app:": 2500, "user:": 2500, "": 5000} {
+		grow(prefix, 0, count, 1, 250)
+		grow(prefix, 0, count/200, limits.MaxStateValueBytes-2, 1)
+		grow(prefix, count/200, count, 4<<10-2, 250)
+	}
+	get(t, service, current, session.GetRequest{})
 }
 
 // A session whose state is too large, which was made by other means, is listed, and the others with it.

@@ -270,6 +270,38 @@ type unsureStore struct {
 
 func (s unsureStore) Sessions() repo.Sessions { return s.sessions }
 
+// counted has sessions that count a token for each byte, as a store with a counter does.
+type counted struct{ repo.Sessions }
+
+func (c counted) AppendTurn(ctx context.Context, turn repo.Turn) (repo.AppendedTurn, error) {
+	for i := range turn.Messages {
+		turn.Messages[i].Tokens = int64(len(turn.Messages[i].Content))
+	}
+	return c.Sessions.AppendTurn(ctx, turn)
+}
+
+type countedStore struct{ repo.Store }
+
+func (s countedStore) Sessions() repo.Sessions { return counted{s.Store.Sessions()} }
+
+// A summary in which the store counts more tokens than its part, so that no prompt would fit beside it, does not stay.
+func testCompactCounted(t *testing.T, store repo.Store) {
+	id, calls, o := newSession(t, store), 0, window.Options{Tokens: 1000}
+	add(t, store, id, 90)
+	for i := range 2 {
+		added, err := window.Compact(t.Context(), countedStore{store}, id, o, func(context.Context, []repo.Message) (string, error) {
+			calls++
+			return strings.Repeat("x", 1100), nil
+		})
+		if added || errors.Is(err, repo.ErrLimit) != (i == 0) {
+			t.Errorf("%t, %v", added, err)
+		}
+	}
+	if w, err := window.Read(t.Context(), store.Sessions(), id, o); err != nil || len(w.Messages) < 60 || calls != 1 {
+		t.Errorf("%d messages after %d calls: %v", len(w.Messages), calls, err)
+	}
+}
+
 // A summary that was paid for is not thrown away because of one lost answer.
 func testCompactUnsure(t *testing.T, store repo.Store) {
 	id, calls := newSession(t, store), 0
@@ -306,6 +338,15 @@ func testCompactLittleRoom(t *testing.T, store repo.Store) {
 	}
 	if calls < 5 || calls > 15 {
 		t.Errorf("%d summaries of 2,000 tokens with room for 500", calls)
+	}
+	for range 2 { // what stays leaves no room for any summary
+		_, err := window.Compact(t.Context(), store, id, window.Options{Tokens: 330}, func(context.Context, []repo.Message) (string, error) {
+			t.Error("a summary is paid for that cannot be added")
+			return "s", nil
+		})
+		if !errors.Is(err, repo.ErrLimit) {
+			t.Error(err)
+		}
 	}
 }
 

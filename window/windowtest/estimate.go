@@ -3,6 +3,7 @@ package windowtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -19,6 +20,26 @@ type counting struct {
 func (c *counting) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapshot, error) {
 	c.reads++
 	return c.Sessions.Read(ctx, read)
+}
+
+func (c *counting) Message(ctx context.Context, sessionID, id repo.ID) (repo.Message, error) {
+	c.reads++
+	return c.Sessions.Message(ctx, sessionID, id)
+}
+
+// The question is found in few round trips behind many results that are the user's messages.
+func testQuestionFar(t *testing.T, store repo.Store) {
+	id, sessions := newSession(t, store), &counting{Sessions: store.Sessions()}
+	messages := []repo.NewMessage{said(repo.RoleUser, "the question")}
+	for i := range 450 {
+		call := []byte(fmt.Sprint("call:", i))
+		messages = append(messages, repo.NewMessage{Role: repo.RoleAssistant, Payload: call, Tokens: 10}, repo.NewMessage{Role: repo.RoleUser, Payload: call, Tokens: 10})
+	}
+	appendAll(t, store, id, messages...)
+	w, err := window.Read(t.Context(), sessions, id, window.Options{Tokens: 100, Calls: namesOf})
+	if err != nil || len(w.Messages) == 0 || w.Messages[0].Content != "the question" || sessions.reads > 20 {
+		t.Errorf("%d messages after %d reads: %v", len(w.Messages), sessions.reads, err)
+	}
 }
 
 // What the caller's Estimate says decides, and not what the store has counted, or would.

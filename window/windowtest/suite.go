@@ -24,12 +24,12 @@ func Run(t *testing.T, store repo.Store) {
 		"Estimate": testEstimate, "Picture": testPicture, "ResultTwice": testResultTwice,
 		"SameCallIDs": testSameCallIDs, "SeveralCalls": testSeveralCalls, "CompactLong": testCompactLong,
 		"PinsRewound": testPinsRewound, "ForeignSummaries": testForeignSummaries, "CompactCalls": testCompactCalls,
-		"Question": testQuestion, "Head": testHead, "HeadFar": testHeadFar, "HeadMeanwhile": testHeadMeanwhile,
+		"Question": testQuestion, "QuestionFar": testQuestionFar, "Head": testHead, "HeadFar": testHeadFar, "HeadMeanwhile": testHeadMeanwhile,
 		"LateResult": testLateResult, "PinsCovered": testPinsCovered, "CompactPinned": testCompactPinned,
 		"CompactMessages": testCompactMessages, "Steps": testSteps, "StepsCompacted": testStepsCompacted, "StepsOdd": testStepsOdd,
 		"FarCalls": testFarCalls, "SeveralResults": testSeveralResults,
 		"CompactLittleRoom": testCompactLittleRoom, "Instructions": testInstructions,
-		"AskedOnce": testAskedOnce, "CompactUnsure": testCompactUnsure, "Branch": testBranch, "Aside": testAside,
+		"AskedOnce": testAskedOnce, "CompactUnsure": testCompactUnsure, "CompactCounted": testCompactCounted, "Branch": testBranch, "Aside": testAside,
 		"Prompts": func(t *testing.T, store repo.Store) { Prompts(t, store, 200) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -276,34 +276,46 @@ func testConcurrent(t *testing.T, store repo.Store) {
 	}
 }
 
-// If the session is rewound to a message that is covered, while the summary is written or later, there is none.
+// If the session is rewound while a summary is written, none covers what is left behind, or what the user has said last. If it is rewound
+// later to a message that is covered, there is no summary.
 func testRewound(t *testing.T, store repo.Store) {
 	o := window.Options{Tokens: 1000, Estimate: func(repo.Message) int64 { return 10 }}
-	rewind := func(id repo.ID) {
-		after := int64(3)
-		_, err := store.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, After: &after, Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "no"}}})
-		if err != nil {
+	rewind := func(id repo.ID, after int64, messages ...repo.NewMessage) {
+		if _, err := store.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, After: &after, Messages: messages}); err != nil {
 			t.Error(err)
+		}
+	}
+	edited := repo.NewMessage{Role: repo.RoleUser, Content: "no"}
+	for name, test := range map[string]struct {
+		after    int64 // from the last message that the summary would cover on
+		messages []repo.NewMessage
+		added    bool
+	}{
+		"before what is covered": {-20, []repo.NewMessage{edited}, false},
+		"an answer made again":   {-1, nil, false}, // to a question
+		"an answer shown again":  {0, nil, false},
+		"a new question":         {0, []repo.NewMessage{edited}, true},
+		"a question after that":  {1, nil, true},
+	} {
+		id, head := newSession(t, store), int64(0)
+		add(t, store, id, 90)
+		added, err := window.Compact(t.Context(), store, id, o, func(ctx context.Context, messages []repo.Message) (string, error) {
+			head = messages[len(messages)-1].Sequence + test.after
+			rewind(id, head, test.messages...)
+			return join(ctx, messages)
+		})
+		w := read(t, store, id, o)
+		asked := slices.ContainsFunc(w.Messages, func(m repo.Message) bool { return m.Role == repo.RoleUser })
+		if added != test.added || err != nil || !asked || (w.Messages[0].Kind == repo.KindSummary) != test.added {
+			t.Errorf("%s: %t, %v, %+v", name, added, err, w)
 		}
 	}
 	id := newSession(t, store)
 	add(t, store, id, 90)
-	added, err := window.Compact(t.Context(), store, id, o, func(ctx context.Context, messages []repo.Message) (string, error) {
-		rewind(id)
-		return join(ctx, messages)
-	})
-	if added || err != nil {
-		t.Errorf("rewound meanwhile: %t, %v", added, err)
-	}
-	if w := read(t, store, id, o); len(w.Messages) != 5 || w.Messages[0].Kind != "" {
-		t.Errorf("rewound meanwhile: %+v", w)
-	}
-	id = newSession(t, store)
-	add(t, store, id, 90)
 	if added, err := window.Compact(t.Context(), store, id, o, join); !added || err != nil {
 		t.Fatal(added, err)
 	}
-	if rewind(id); len(read(t, store, id, o).Messages) != 5 {
+	if rewind(id, 3, edited); len(read(t, store, id, o).Messages) != 5 {
 		t.Errorf("rewound later: %+v", read(t, store, id, o))
 	}
 }

@@ -28,6 +28,7 @@ import (
 
 	a2astore "github.com/seed-df90f812/agentstore/adapters/a2a"
 	"github.com/seed-df90f812/agentstore/adapters/adk"
+	mcpstore "github.com/seed-df90f812/agentstore/adapters/mcp"
 	"github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/inspect"
 	"github.com/seed-df90f812/agentstore/internal/await"
@@ -61,7 +62,7 @@ type function struct {
 
 // Texts, and documents of JSON, with which something has much to do.
 var (
-	texts = repeated("<", "\\", "\"", "\xff", "é", "\r", "\r\n", "{{", "a b ", "/~", "'", "&")
+	texts = repeated("<", "\\", "\"", "\xff", "é", "\r", "\r\n", "{{", "a b ", "/~", "'", "&", "token:(", "-p {eyJ", "\"token:{")
 	// Of documents some are cut off, or nest too deeply.
 	documents = map[string]func(int) string{
 		"members":  func(size int) string { return object("k", size) },
@@ -207,9 +208,71 @@ var functions = map[string]function{
 		}
 		_, _ = window.Read(ctx, w.store.Sessions(), w.session, window.Options{Tokens: 1 << 30})
 	}},
+	"window.Read, calls of a message": {"linear in the ids that Options.Calls returns", repeated("call ", "é "), func(ctx context.Context, w *world, input string) {
+		var o window.Options
+		for _, role := range []repo.Role{repo.RoleAssistant, repo.RoleUser, repo.RoleTool} {
+			stored, err := w.store.Sessions().Append(ctx, w.session, repo.NewMessage{Role: role, Content: "x", Payload: []byte(input[:len(input)/2])})
+			if err != nil {
+				w.Fatal(err)
+			}
+			o = window.Options{Tokens: 1 << 30, Pins: []repo.ID{stored[0].ID}, Calls: func(m repo.Message) (ids []string) {
+				for n := range len(m.Payload) / 16 {
+					ids = append(ids, fmt.Sprint(m.Sequence, "/", n))
+				}
+				return ids
+			}}
+		}
+		_, _ = window.Read(ctx, w.store.Sessions(), w.session, o)
+	}},
 	"audit.Redactor": {"each byte is looked at 128 times at most", texts, func(_ context.Context, _ *world, input string) {
 		audit.NewRedactor(audit.RedactorOptions{}).Text(input)
 		audit.NewRedactor(audit.RedactorOptions{}).JSON(json.RawMessage(strconv.Quote(input)))
+	}},
+	"audit, the details of an entry": {"linear, up to the bound of details", documents, func(ctx context.Context, w *world, input string) {
+		_ = w.store.Audit().Record(ctx, repo.AuditEntry{Type: "x", Details: json.RawMessage(input)})
+	}},
+	"inspect, other pages": {"linear, redacted, and 64 KiB of each text shown", texts, func(ctx context.Context, w *world, input string) {
+		text := strings.ToValidUTF8(input, "?")
+		quoted, err := json.Marshal(map[string]string{"k": text[:len(text)/2]})
+		if err != nil {
+			w.Fatal(err)
+		}
+		_, _ = w.store.State().Change(ctx, []repo.StateChange{{Scope: repo.Scope{SessionID: w.session}, Key: "k", Value: quoted}})
+		stream, err := w.store.Streams().Open(ctx, repo.NewStream{Key: "k", Owner: "o", Session: w.session})
+		if err == nil {
+			_, err = w.store.Streams().Append(ctx, stream, []byte(input))
+		}
+		if err != nil {
+			w.Fatal(err)
+		}
+		_, _ = w.store.Sessions().Append(ctx, w.session, repo.NewMessage{Role: repo.RoleUser, Content: text})
+		h, err := inspect.Handler(w.store, inspect.Options{Authorize: func(*http.Request) (inspect.Access, error) {
+			return inspect.Access{Viewer: "v", AllNamespaces: true, Contents: true}, nil
+		}})
+		if err != nil {
+			w.Fatal(err)
+		}
+		part := url.QueryEscape(input[:len(input)/64])
+		for _, page := range []string{"/sessions/" + w.session.String() + "/state", "/sessions/" + w.session.String() + "/messages/0", "/stream?key=k", "/search?q=" + part, "/stream?key=" + part, "/sessions?owner=" + part} {
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, page, nil))
+		}
+	}},
+	"mcp, an event": {"linear, up to repo.MaxPartBytes", texts, func(ctx context.Context, w *world, input string) {
+		events, err := mcpstore.NewEventStore(w.store.Streams(), 0)
+		if err == nil {
+			err = events.Open(ctx, "s", "r")
+		}
+		if err != nil {
+			w.Fatal(err)
+		}
+		text, _ := json.Marshal(input)
+		_ = events.Append(ctx, "s", "r", []byte(`{"jsonrpc":"2.0","id":1,"result":`+string(text)+`}`))
+		_ = events.Append(ctx, "s", "r", []byte(input))
+		for _, err := range events.After(ctx, "s", "r", -1) {
+			if err != nil {
+				break
+			}
+		}
 	}},
 	"a2a, a task": {"linear, up to 1 MiB", texts, func(ctx context.Context, w *world, input string) {
 		cluster, err := a2astore.New(ctx, w.store, a2astore.Options{})
@@ -311,7 +374,7 @@ func run(t *testing.T, binary, function, input string, size int) (a amount) {
 func TestAmounts(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "amounts")
-	const counted = "github.com/seed-df90f812/agentstore/...,encoding/json,regexp,strings,bytes,text/template,html/template,text/template/parse"
+	const counted = "github.com/seed-df90f812/agentstore/...,encoding/json,regexp,strings,bytes,slices,text/template,html/template,text/template/parse"
 	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-covermode=count", "-coverpkg="+counted, "-o", binary, ".")
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
