@@ -58,10 +58,11 @@ func TestCloseWaitsForATransaction(t *testing.T) {
 	within, closed := make(chan struct{}), make(chan error, 1)
 	go func() {
 		<-within
-		_ = store.Close()
-		if closed <- nil; !ended.Load() {
+		err := store.Close()
+		if !ended.Load() {
 			t.Error("Close has returned before the transaction has ended")
 		}
+		closed <- err
 	}()
 	if err := store.InTx(t.Context(), func(context.Context, repo.Repositories) error {
 		close(within)
