@@ -144,6 +144,7 @@ func TestStreamUnannounced(t *testing.T) {
 	}
 	f.wants(t, 0, 2)
 	lost.wants(t, 0, 1)
+	time.Sleep(100 * time.Millisecond) // pace: the reader waits by then, and has to be told by the poll
 	expireStream(t, conn, stream)
 	if err := f.end(t); !errors.Is(err, repo.ErrGone) {
 		t.Errorf("Follow ended with %v", err)
