@@ -82,7 +82,7 @@ test/all: ## Run what make test leaves out: other settings, amounts, frameworks,
 	@$(DISPOSABLE) -server '$(or $(SERVER),$(NEAREST))' bash -c 'failed=0; \
 		promised=$$(go run ./tests/cmd/guarantees -tests) || exit 1; \
 		$(TEST) $(ONCE) -skip "$$promised|$(APART)|^TestConformanceOfPool$$" ./tests/postgres $(PROMISES) || failed=1; \
-		$(TEST) $(ONCE) -run "$(APART)" ./repo/memory ./tests/postgres $(PROMISES) || failed=1; \
+		$(TEST) $(ONCE) -run "$(APART)" ./repo/memory ./tests/postgres ./tests/inspect ./tests/live || failed=1; \
 		$(TEST) $(ONCE) $(REST) || failed=1; \
 		$(TEST) $(ONCE) -run Amount ./... || failed=1; \
 		exit $$failed' | $(TIMES)

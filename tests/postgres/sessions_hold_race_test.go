@@ -7,6 +7,7 @@ import (
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -65,5 +66,43 @@ func TestHoldBesideDeletion(t *testing.T) {
 		if lost := hold == nil && errors.Is(err, repo.ErrNotFound); lost != naive {
 			t.Errorf("naive %t: hold %v, session %v", naive, hold, err)
 		}
+	}
+}
+
+// A hold has been made, and is not committed yet, when a plan of the session is deleted: the deletion waits for it, and keeps
+// the plan.
+func TestPlanDeletionBesideAHold(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	store, conn := pgtest.OpenStore(t, databaseURL, agentstore.Options{}), pgtest.Connect(t, databaseURL)
+	f := newFamily(t, store)
+	session := pgtest.NewSession(t, store)
+	plan, err := store.Plans().Use(t.Context(), f.action, repo.UseAction{SessionID: session})
+	if err == nil {
+		_, err = store.Plans().Transition(t.Context(), plan.ID, repo.TransitionCancel, repo.Cause{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	holder, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := postgres.Bind(holder).Sessions().Hold(t.Context(), repo.LegalHold{SessionID: session, Reason: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	deleted := make(chan error, 1)
+	go func() { deleted <- store.Plans().Delete(t.Context(), plan.ID) }()
+	await.For(t, "the deletion waits, or has ended", func() bool {
+		return len(deleted) > 0 || pgtest.LockWaits(t, store.Pool()) > 0
+	})
+	if err := holder.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-deleted; !errors.Is(err, repo.ErrConflict) {
+		t.Errorf("the deletion beside the hold: %v", err)
+	}
+	if _, err := store.Plans().Get(t.Context(), plan.ID); err != nil {
+		t.Error(err)
 	}
 }

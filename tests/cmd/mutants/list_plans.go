@@ -39,7 +39,7 @@ var claimMutants = []mutant{
 	{"claims/failures without end", in("internal/rules", "Moved", always("p.Attempt")), inPool("Claims/Retry")},
 	{"claims/a final failure is tried again", in("internal/rules", "Moved", never("cause.Final")), inPool("Claims/Retry")},
 	{"plans/deleted while one below is busy", query("PlanDelete.busy", never("l.state", "'processing'")), inPool("PlanEnds/Delete")},
-	{"plans/deleted beside a hold", in(inRepo, "plans.Delete", swap("queries.HoldGate", "queries.PlanByIndex")), inPool("DeletionRaces/HoldAndDeletePlan")},
+	{"plans/deleted beside a hold", in(inRepo, "plans.Delete", swap("queries.HoldGate", "queries.PlanByIndex")), inPostgres("TestPlanDeletionBesideAHold")},
 	{"plans/deleted below one that is kept, while one is busy", query("PlanDeleteKept.doomed", always("d.busy")), inPool("PlanEnds/Keep")},
 	{"claims/a plan that is committed late is never found", in(inRepo, "queueHeads.from", always("begun.Before")), inPostgres("TestPlanCommittedLateIsClaimed")},
 	{"claims/a plan that another owner gets", in(inRepo, "claimer.claimAll", swap("row.Place", "1")), inPostgres("TestClaimsShareStatements")},
