@@ -79,7 +79,7 @@ func TestPlanDeletionBesideAHold(t *testing.T) {
 	session := pgtest.NewSession(t, store)
 	plan, err := store.Plans().Use(t.Context(), f.action, repo.UseAction{SessionID: session})
 	if err == nil {
-		_, err = store.Plans().Transition(t.Context(), plan.ID, repo.TransitionCancel, repo.Cause{})
+		_, err = store.Plans().Transition(t.Context(), plan.ID, repo.TransitionCancel, repo.Cause{Reason: "x"})
 	}
 	if err != nil {
 		t.Fatal(err)
