@@ -34,6 +34,13 @@ func listed[Row, Filter, Place, Entity any](
 	if err != nil {
 		return page, err
 	}
+	return fitted(fit, list, rows, entityOf)
+}
+
+// fitted is rules.PageOf for the rows that were kept.
+func fitted[Row, Filter, Place, Entity any](
+	fit fits, list rules.List[Filter, Place, Entity], rows []Row, entityOf func(Row) (Entity, error),
+) (repo.List[Entity], error) {
 	if fit.cut {
 		list.Limit = len(rows) - 1
 	}

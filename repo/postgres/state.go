@@ -95,10 +95,7 @@ func (s *state) List(ctx context.Context, scope repo.Scope, prefix string, page 
 	if rows[0].Key == "" {
 		rows = nil
 	}
-	if fit.cut {
-		list.Limit = len(rows) - 1
-	}
-	values, err := rules.PageOf(list, rows, func(row db.StateListRow) (repo.StateValue, error) {
+	values, err := fitted(fit, list, rows, func(row db.StateListRow) (repo.StateValue, error) {
 		return stateValueOf(row.Key, row.Value, row.Version, row.UpdatedAt), nil
 	})
 	return repo.StatePage{Version: version, Values: values.Items, Next: values.Next}, err
