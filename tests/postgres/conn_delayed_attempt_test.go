@@ -34,13 +34,18 @@ type delay struct {
 	running       sync.WaitGroup
 }
 
-func newDelay(t *testing.T, server string) *delay {
+// newDelay starts one before a database, and returns the URL that leads through it.
+func newDelay(t *testing.T, databaseURL string) (d *delay, through string) {
 	t.Helper()
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		t.Fatal("the URL does not parse")
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &delay{t: t, listener: listener, server: server, kept: make(chan struct{}), release: make(chan struct{})}
+	d = &delay{t: t, listener: listener, server: u.Host, kept: make(chan struct{}), release: make(chan struct{})}
 	d.running.Go(func() {
 		for {
 			conn, err := listener.Accept()
@@ -52,7 +57,8 @@ func newDelay(t *testing.T, server string) *delay {
 	})
 	t.Cleanup(d.running.Wait)
 	t.Cleanup(func() { _ = listener.Close() })
-	return d
+	u.Host = listener.Addr().String()
+	return d, u.String()
 }
 
 // arm has the next thing that a caller sends kept until release is closed, and the
@@ -136,17 +142,12 @@ func TestFirstAttemptOfPlansArrivesLate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			direct := pgtest.NewDatabase(t)
-			u, err := url.Parse(direct)
-			if err != nil {
-				t.Fatal(err)
-			}
-			network := newDelay(t, u.Host)
-			u.Host = network.listener.Addr().String()
-			store, other := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
+			network, through := newDelay(t, direct)
+			store, other := pgtest.OpenStore(t, through, agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
 			f := newFamily(t, other)
 			_ = test.write(store, f) // prepares the statement
 			network.arm(store)
-			err = test.write(store, f)
+			err := test.write(store, f)
 			if network.armed.Load() {
 				t.Fatal("nothing was kept")
 			}
@@ -189,15 +190,10 @@ func TestClosedPoolAfterLostAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			u, err := url.Parse(pgtest.NewDatabase(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			network := newDelay(t, u.Host)
+			network, through := newDelay(t, pgtest.NewDatabase(t))
 			defer close(network.release)
-			u.Host = network.listener.Addr().String()
 			// One connection, so that the attempt needs no other, which it would begin.
-			pool := pgtest.NewPool(t, u.String(), func(c *pgxpool.Config) { c.MaxConns = 1 })
+			pool := pgtest.NewPool(t, through, func(c *pgxpool.Config) { c.MaxConns = 1 })
 			store := pgtest.OpenPool(t, pool, agentstore.Options{})
 			id := pgtest.NewSession(t, store)
 			if err := write(t.Context(), store, id); err != nil { // prepares the statement
@@ -231,13 +227,8 @@ func TestFirstAttemptArrivesLate(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			direct := pgtest.NewDatabase(t)
-			u, err := url.Parse(direct)
-			if err != nil {
-				t.Fatal(err)
-			}
-			network := newDelay(t, u.Host)
-			u.Host = network.listener.Addr().String()
-			store := pgtest.OpenStore(t, pgtest.WithParameter(u.String(), "default_query_exec_mode", mode), agentstore.Options{MaxConns: 1})
+			network, through := newDelay(t, direct)
+			store := pgtest.OpenStore(t, pgtest.WithParameter(through, "default_query_exec_mode", mode), agentstore.Options{MaxConns: 1})
 			other := pgtest.OpenStore(t, direct, agentstore.Options{})
 			id := pgtest.NewSession(t, store)
 			// The statement is prepared now, so it is sent in one piece.
@@ -248,7 +239,7 @@ func TestFirstAttemptArrivesLate(t *testing.T) {
 				t.Fatal(err)
 			}
 			network.arm(store)
-			_, err = appendAt(t.Context(), store.Sessions(), id, 3, user("late"))
+			_, err := appendAt(t.Context(), store.Sessions(), id, 3, user("late"))
 			if network.armed.Load() {
 				t.Fatal("nothing was kept")
 			}

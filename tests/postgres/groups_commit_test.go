@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"net/url"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -114,15 +113,10 @@ func TestBeginIsTriedAgain(t *testing.T) {
 func TestUnansweredCommit(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.NewDatabase(t)
-	u, err := url.Parse(direct)
-	if err != nil {
-		t.Fatal(err)
-	}
-	network := newDelay(t, u.Host)
-	u.Host = network.listener.Addr().String()
-	store, other := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
+	network, through := newDelay(t, direct)
+	store, other := pgtest.OpenStore(t, through, agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
 	id := repo.NewID()
-	err = store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+	err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
 		_, err := tx.Sessions().Create(ctx, repo.NewSession{ID: id})
 		network.armed.Store(true)
 		return err

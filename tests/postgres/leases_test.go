@@ -402,19 +402,14 @@ func TestLeaseAnswersLost(t *testing.T) {
 func TestLeaseAttemptArrivesLate(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.NewDatabase(t)
-	u, err := url.Parse(direct)
-	if err != nil {
-		t.Fatal(err)
-	}
-	network := newDelay(t, u.Host)
-	u.Host = network.listener.Addr().String()
-	store, other := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
+	network, through := newDelay(t, direct)
+	store, other := pgtest.OpenStore(t, through, agentstore.Options{MaxConns: 1}), pgtest.OpenStore(t, direct, agentstore.Options{})
 	held := mustAcquireA(t, other, "other")
 	if _, err := acquireA(t.Context(), store, "own"); !errors.Is(err, repo.ErrConflict) { // prepares the statement
 		t.Fatal(err)
 	}
 	network.arm(store)
-	_, err = acquireA(t.Context(), store, "own")
+	_, err := acquireA(t.Context(), store, "own")
 	if !errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrConflict) {
 		t.Errorf("got %v, want %v", err, repo.ErrUnknownOutcome)
 	}

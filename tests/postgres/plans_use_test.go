@@ -3,7 +3,6 @@ package postgres
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"sync"
 	"testing"
 
@@ -103,11 +102,6 @@ func TestUseWhoseAnswerIsLost(t *testing.T) {
 func TestUseWhoseFirstAttemptArrivesLate(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.NewDatabase(t)
-	u, err := url.Parse(direct)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := u.Host
 	other := pgtest.OpenStore(t, direct, agentstore.Options{})
 	for name, newUse := range usesToLose(t, other) {
 		use := newUse()
@@ -115,10 +109,9 @@ func TestUseWhoseFirstAttemptArrivesLate(t *testing.T) {
 			continue // whose transaction cannot be committed late
 		}
 		t.Run(name, func(t *testing.T) {
-			network := newDelay(t, server)
+			network, through := newDelay(t, direct)
 			watch := &beforeStatement{name: "PlanCreate", run: func() {}}
-			u.Host = network.listener.Addr().String()
-			store := pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1, Tracer: watch})
+			store := pgtest.OpenStore(t, through, agentstore.Options{MaxConns: 1, Tracer: watch})
 			if _, err := store.Plans().Use(t.Context(), newFamily(t, other).action, repo.UseAction{}); err != nil { // prepares the statement
 				t.Fatal(err)
 			}

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"net/url"
 	"sync"
 	"testing"
 
@@ -28,13 +27,9 @@ type delayed struct {
 func newDelayed(t *testing.T, session repo.NewSession) *delayed {
 	t.Helper()
 	direct := pgtest.NewDatabase(t)
-	u, err := url.Parse(direct)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &delayed{network: newDelay(t, u.Host), direct: pgtest.OpenStore(t, direct, agentstore.Options{})}
-	u.Host = l.network.listener.Addr().String()
-	l.store = pgtest.OpenStore(t, u.String(), agentstore.Options{MaxConns: 1})
+	network, through := newDelay(t, direct)
+	l := &delayed{network: network, direct: pgtest.OpenStore(t, direct, agentstore.Options{})}
+	l.store = pgtest.OpenStore(t, through, agentstore.Options{MaxConns: 1})
 	created, err := l.store.Sessions().Create(t.Context(), session)
 	if err != nil {
 		t.Fatal(err)
