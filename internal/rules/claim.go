@@ -181,8 +181,10 @@ func CannotWait() error {
 
 // SelectsClaim reports whether a normalized claim asks for such plans.
 func SelectsClaim(c repo.Claim, p repo.Plan) bool {
+	action := p.Action.String()
+	own, _ := strings.CutPrefix(action, p.Namespace) // see ActionsIn
 	return (c.AllNamespaces || slices.Contains(c.Namespaces, p.Namespace)) && slices.Contains(c.Phases, p.Phase) &&
-		(len(c.Actions) == 0 || slices.Contains(ActionsIn(c.Actions, p.Namespace), p.Action.String()))
+		(len(c.Actions) == 0 || slices.Contains(c.Actions, action) || strings.HasPrefix(own, "/") && slices.Contains(c.Actions, own))
 }
 
 // Expired returns the plan as it is when its claim has expired, and why, which names nobody: it is
