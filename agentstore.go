@@ -161,7 +161,8 @@ func (s *Store) Close() error {
 //
 // The connections have client_encoding UTF8, DateStyle ISO, TimeZone UTC and
 // standard_conforming_strings on, whatever the settings of the server, the database,
-// the role and the URL. Open refuses databases with an encoding other than UTF8,
+// the role and the URL. They have enable_seqscan and jit off, unless a pooler may
+// hand them to others: the server keeps plans that it made for small tables. Open refuses databases with an encoding other than UTF8,
 // servers older than PostgreSQL 13, session_replication_role = replica, and, for a
 // role that may write, default_transaction_read_only = on unless the URL sets it. If
 // the URL selects the mode exec or simple_protocol, in which values are sent as
@@ -206,7 +207,8 @@ func Open(ctx context.Context, databaseURL string, options Options) (*Store, err
 // store is closed. The options that concern the pool must be zero. The errors are
 // those of Open.
 //
-// OpenPool does not set the settings that Open sets. Instead they are checked on
+// OpenPool does not set the settings that Open sets. Set enable_seqscan and jit off
+// yourself, if the pool is the store's alone. The others are checked on
 // each connection that an operation gets, without a round trip: server_encoding and
 // client_encoding must be UTF8, standard_conforming_strings must be on, and in the
 // modes exec and simple_protocol DateStyle must be ISO; TimeZone may be any. An
@@ -268,6 +270,7 @@ func (p *sharedPool) close() {
 // newSharedPool makes a pool. With names it is of these schemas, which are shards.
 func newSharedPool(ctx context.Context, config *pgxpool.Config, o Options, names []string) (*sharedPool, error) {
 	o.apply(config)
+	pgsettings.ByIndex(config)
 	if names != nil {
 		pgsettings.ShareSchemas(config)
 	}

@@ -7,7 +7,6 @@ package db
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 )
@@ -144,65 +143,23 @@ func (q *Queries) ForkFind(ctx context.Context, db DBTX, arg ForkFindParams) (Fo
 
 const forkImport = `-- name: ForkImport :exec
 WITH noted AS (
-    INSERT INTO session_ids (id) SELECT $2::uuid ON CONFLICT DO NOTHING
+    INSERT INTO session_ids (id) VALUES ($1::uuid)
 ), left_over AS (
-    INSERT INTO session_branches (session_id, importer) SELECT $2::uuid, $3::uuid
-    ON CONFLICT (session_id) DO UPDATE SET session_id = excluded.session_id
-    RETURNING true
-), stored AS (
-    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
-    SELECT $2::uuid, n.sequence,
-        n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
-        nullif(n.occurred_at, '0001-01-01 00:00:00+00'), n.created_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
-    FROM ROWS FROM (
-        unnest($4::bigint[]), unnest($1::uuid[]), unnest($5::text[]), unnest($6::text[]),
-        unnest($7::text[]), unnest($8::bytea[]), unnest($9::text[]), unnest($10::text[]),
-        unnest($11::timestamptz[]), unnest($12::timestamptz[]),
-        unnest($13::integer[]), unnest($14::text[]), unnest($15::bigint[])
-    ) AS n (sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
+    INSERT INTO session_branches (session_id, importer) VALUES ($1::uuid, $2::uuid)
     RETURNING true
 )
-SELECT rows_left_out('messages') WHERE (SELECT count(*) FROM stored) <> cardinality($1::uuid[]) OR NOT EXISTS (SELECT FROM left_over)
+SELECT rows_left_out('session_branches') WHERE NOT EXISTS (SELECT FROM left_over)
 `
 
 type ForkImportParams struct {
-	Ids         []pgtype.UUID
-	SessionID   pgtype.UUID
-	Importer    pgtype.UUID
-	Sequences   []int64
-	Roles       []string
-	Contents    []string
-	Metadatas   []string
-	Payloads    [][]byte
-	Kinds       []string
-	CallIds     []string
-	OccurredAts []time.Time
-	CreatedAts  []time.Time
-	Tokens      []int32
-	Counters    []string
-	Follows     []int64
+	SessionID pgtype.UUID
+	Importer  pgtype.UUID
 }
 
-// Index: messages_pkey, session_ids_pkey, session_branches_pkey. Inserts messages that a fork which is imported has of others, under the id of a session
-// that does not exist, as a deletion leaves them. kinds and the others are as in MessageAppend.
+// Index: session_ids_pkey, session_branches_pkey. Makes a place for messages that a fork which is imported has of others: the id of a
+// session that does not exist, as a deletion leaves one.
 func (q *Queries) ForkImport(ctx context.Context, db DBTX, arg ForkImportParams) error {
-	_, err := db.Exec(ctx, forkImport,
-		arg.Ids,
-		arg.SessionID,
-		arg.Importer,
-		arg.Sequences,
-		arg.Roles,
-		arg.Contents,
-		arg.Metadatas,
-		arg.Payloads,
-		arg.Kinds,
-		arg.CallIds,
-		arg.OccurredAts,
-		arg.CreatedAts,
-		arg.Tokens,
-		arg.Counters,
-		arg.Follows,
-	)
+	_, err := db.Exec(ctx, forkImport, arg.SessionID, arg.Importer)
 	return err
 }
 

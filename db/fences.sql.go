@@ -39,15 +39,16 @@ func (q *Queries) FenceCatchUpPlan(ctx context.Context, db DBTX, arg FenceCatchU
 
 const fenceCatchUpSession = `-- name: FenceCatchUpSession :one
 WITH locked AS MATERIALIZED (
-    SELECT c.session_id, c.fence FROM session_counters c WHERE c.session_id = $1 FOR NO KEY UPDATE
+    SELECT c.session_id, c.fence, c.ctid::tid AS hint FROM session_counters c WHERE c.session_id = $1 FOR NO KEY UPDATE
 ), given AS MATERIALIZED (
     SELECT l.token FROM locked k, leases l
     WHERE l.namespace = $2::text AND l.kind = 'session' AND l.name = k.session_id::text AND l.token > k.fence AND l.owner IS NOT NULL
     FOR SHARE OF l
 ), told AS (
     UPDATE session_counters c SET fence = g.token FROM given g WHERE c.session_id = $1
+    RETURNING c.ctid::tid AS hint
 )
-SELECT coalesce(g.token, k.fence)::bigint AS fence FROM locked k LEFT JOIN given g ON true
+SELECT coalesce(g.token, k.fence)::bigint AS fence, coalesce((SELECT t.hint FROM told t), k.hint)::tid AS hint FROM locked k LEFT JOIN given g ON true
 `
 
 type FenceCatchUpSessionParams struct {
@@ -55,14 +56,19 @@ type FenceCatchUpSessionParams struct {
 	Namespace string
 }
 
+type FenceCatchUpSessionRow struct {
+	Fence int64
+	Hint  pgtype.TID
+}
+
 // Index: session_counters_pkey, leases_pkey. Tells the session of a token that it was not told of, because it did not exist,
-// and returns the latest that it knows. It returns no row if it does not exist now. The lease is locked, because somebody may
+// and returns the latest that it knows, and where its row is. It returns no row if it does not exist now. The lease is locked, because somebody may
 // be about to acquire it, and not see the session.
-func (q *Queries) FenceCatchUpSession(ctx context.Context, db DBTX, arg FenceCatchUpSessionParams) (int64, error) {
+func (q *Queries) FenceCatchUpSession(ctx context.Context, db DBTX, arg FenceCatchUpSessionParams) (FenceCatchUpSessionRow, error) {
 	row := db.QueryRow(ctx, fenceCatchUpSession, arg.SessionID, arg.Namespace)
-	var fence int64
-	err := row.Scan(&fence)
-	return fence, err
+	var i FenceCatchUpSessionRow
+	err := row.Scan(&i.Fence, &i.Hint)
+	return i, err
 }
 
 const fenceLockPlan = `-- name: FenceLockPlan :exec

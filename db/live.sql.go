@@ -125,7 +125,7 @@ type MessageListNewsRow struct {
 // the columns of a message are null. One for which there was no room has none: there is room for those first that need little.
 // Sorted by place and sequence. The rows are not scanned into the generated struct: see repo/postgres/follow.go.
 //
-// A SELECT around an argument, and LIMIT, are explained at MessageAppend. Values that are stored out of line are read for the
+// A SELECT around an argument, and LIMIT, are explained at TurnLockCounters. Values that are stored out of line are read for the
 // answer alone.
 func (q *Queries) MessageListNews(ctx context.Context, db DBTX, arg MessageListNewsParams) ([]MessageListNewsRow, error) {
 	rows, err := db.Query(ctx, messageListNews,

@@ -12,168 +12,50 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const messageAdvance = `-- name: MessageAdvance :execrows
-UPDATE session_counters c
-SET next_sequence = n.next_sequence, updated_at = n.updated_at, follows = NULL
-FROM ROWS FROM (unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::timestamptz[])) AS n (session_id, next_sequence, updated_at)
-WHERE c.session_id = n.session_id
+const messageAdvance = `-- name: MessageAdvance :many
+WITH advanced AS (
+    UPDATE session_counters c
+    SET next_sequence = (CAST($2 AS bigint[]))[array_position(CAST($1 AS uuid[]), c.session_id)],
+        updated_at = (CAST($3 AS timestamptz[]))[array_position(CAST($1 AS uuid[]), c.session_id)],
+        follows = NULL
+    WHERE c.ctid = ANY (CAST((SELECT CAST($4 AS tid[])) AS tid[]))
+        AND array_position(CAST($1 AS uuid[]), c.session_id) IS NOT NULL -- no index has that
+    RETURNING c.session_id, c.ctid::tid AS hint
+)
+SELECT n.session_id::uuid AS session_id, a.hint FROM unnest(CAST($1 AS uuid[])) AS n (session_id)
+LEFT JOIN advanced a ON a.session_id = n.session_id
+WHERE a.session_id IS NOT NULL OR rows_left_out('session_counters')
 `
 
 type MessageAdvanceParams struct {
 	SessionIds    []pgtype.UUID
 	NextSequences []int64
 	UpdatedAts    []time.Time
+	Hints         []pgtype.TID
 }
 
-// Index: session_counters_pkey. MessageAppend as two plain statements, this one and MessageInsert, in a transaction that has the
-// rows' locks: a distributed engine hands these to the node that has the tables, as they are.
-func (q *Queries) MessageAdvance(ctx context.Context, db DBTX, arg MessageAdvanceParams) (int64, error) {
-	result, err := db.Exec(ctx, messageAdvance, arg.SessionIds, arg.NextSequences, arg.UpdatedAts)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+type MessageAdvanceRow struct {
+	SessionID pgtype.UUID
+	Hint      pgtype.TID
 }
 
-const messageAppend = `-- name: MessageAppend :many
-WITH advanced AS (
-    UPDATE session_counters c
-    SET next_sequence = c.next_sequence
-            + (CAST($1 AS bigint[]))[array_position(CAST($2 AS uuid[]), c.session_id)],
-        updated_at = greatest(c.updated_at, statement_timestamp()),
-        follows = NULL
-    WHERE c.ctid = ANY (ARRAY(
-            SELECT l.ctid FROM session_counters l
-            WHERE l.ctid = ANY (CAST((SELECT CAST($3 AS tid[])) AS tid[]))
-                AND array_position(CAST($2 AS uuid[]), l.session_id) IS NOT NULL -- no index has that
-            FOR UPDATE SKIP LOCKED
-        ) || ARRAY(
-            SELECT l.ctid FROM session_counters l
-            WHERE l.session_id = ANY (CAST((SELECT CAST($4 AS uuid[])) AS uuid[]))
-            FOR UPDATE SKIP LOCKED
-        ))
-        AND CASE WHEN cardinality(CAST($5 AS bigint[])) = 0 THEN NOT c.fenced_only ELSE coalesce(
-            nullif((CAST($5 AS bigint[]))[array_position(CAST($2 AS uuid[]), c.session_id)], 0) = c.fence,
-            NOT c.fenced_only
-        ) END
-        AND (cardinality(CAST($6 AS bigint[])) = 0 OR c.next_sequence = coalesce(
-            nullif((CAST($6 AS bigint[]))[array_position(CAST($2 AS uuid[]), c.session_id)], -1), c.next_sequence
-        ))
-        AND ($7::boolean OR c.follows IS NULL)
-        AND ($8::boolean OR current_setting('transaction_isolation') = 'read committed')
-        AND NOT ((SELECT $9::boolean) AND c.session_id = ANY (ARRAY(
-            SELECT n.session_id
-            FROM ROWS FROM (unnest((SELECT $10::uuid[])), unnest((SELECT $11::uuid[]))) AS n (session_id, id), LATERAL (
-                SELECT FROM messages m WHERE m.session_id = n.session_id AND m.id = n.id LIMIT 1
-            ) AS stored
-        )))
-    RETURNING c.session_id, c.next_sequence, c.updated_at, c.ctid::tid AS hint
-), inserted AS (
-    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
-    SELECT a.session_id, a.next_sequence - n.place,
-        n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
-        nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
-    FROM advanced a
-    JOIN ROWS FROM (
-        unnest((SELECT $10::uuid[])), unnest($12::bigint[]),
-        unnest($11::uuid[]), unnest($13::text[]), unnest($14::text[]),
-        unnest($15::text[]), unnest($16::bytea[]), unnest($17::text[]), unnest($18::text[]),
-        unnest($19::timestamptz[]), unnest($20::integer[]), unnest($21::text[]), unnest($22::bigint[])
-    ) AS n (owner, place, id, role, content, metadata, payload, kind, call_id, occurred_at, tokens, counter, follows) ON n.owner = a.session_id
-    RETURNING true AS stored
-)
-SELECT a.session_id, a.next_sequence, a.updated_at, a.hint FROM advanced a
-WHERE (SELECT count(*) FROM inserted) = (
-        SELECT sum((CAST($1 AS bigint[]))[array_position(CAST($2 AS uuid[]), w.session_id)]) FROM advanced w
-    ) OR rows_left_out('messages')
-`
-
-type MessageAppendParams struct {
-	Sizes       []int64
-	SessionIds  []pgtype.UUID
-	Hints       []pgtype.TID
-	Unplaced    []pgtype.UUID
-	Fences      []int64
-	Expecteds   []int64
-	Rewound     bool
-	AtAnyLevel  bool
-	CheckIds    bool
-	Owners      []pgtype.UUID
-	Ids         []pgtype.UUID
-	Places      []int64
-	Roles       []string
-	Contents    []string
-	Metadatas   []string
-	Payloads    [][]byte
-	Kinds       []string
-	CallIds     []string
-	OccurredAts []time.Time
-	Tokens      []int32
-	Counters    []string
-	Follows     []int64
-}
-
-type MessageAppendRow struct {
-	SessionID    pgtype.UUID
-	NextSequence int64
-	UpdatedAt    time.Time
-	Hint         pgtype.TID
-}
-
-// Index: session_counters_pkey; messages_session_id_id_key if check_ids. MessageAppendOne for many messages of many sessions, so
-// that the fixed cost of a statement is paid once. A session has no row in the answer if nothing was appended to it, for one of
-// the reasons above, or because its hint was not right.
-//
-// Each session is given once; sizes is the number of its messages. For each message, owners is its session, and places the
-// number of the session's messages from it to the last one. hints are the places of the counter rows, and unplaced the sessions
-// that have none. expecteds are the expected sequences, -1 for any, and fences the tokens, 0 for none; both are empty if no
-// session has one. kinds and call_ids have an empty text for none, end at the last one that is not empty, and are empty in most
-// appends; unnest takes what is missing as null. So are tokens, counters and follows, with 0, an empty text and -2 for none. Go's
-// zero time stands for an occurred_at that is not given. at_any_level says that the transaction may have another level than read
-// committed. rewound says that follows is as it must be if a session was rewound.
-//
-// A SELECT around an argument hides its value from the planner. With the values a custom plan, for just these ids or without a
-// look-up, would seem cheaper than a generic one, and the planner would plan each append anew, which costs more than the append
-// itself. LIMIT makes it look up each id separately. If most sessions are short it would otherwise choose a join, which reads a
-// long session from end to end.
-func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg MessageAppendParams) ([]MessageAppendRow, error) {
-	rows, err := db.Query(ctx, messageAppend,
-		arg.Sizes,
+// Index: session_counters by ctid. Sets the counters of sessions whose rows are locked, and returns where the rows are now. hints
+// are where they were locked. A join would be planned by how many sessions there are.
+func (q *Queries) MessageAdvance(ctx context.Context, db DBTX, arg MessageAdvanceParams) ([]MessageAdvanceRow, error) {
+	rows, err := db.Query(ctx, messageAdvance,
 		arg.SessionIds,
+		arg.NextSequences,
+		arg.UpdatedAts,
 		arg.Hints,
-		arg.Unplaced,
-		arg.Fences,
-		arg.Expecteds,
-		arg.Rewound,
-		arg.AtAnyLevel,
-		arg.CheckIds,
-		arg.Owners,
-		arg.Ids,
-		arg.Places,
-		arg.Roles,
-		arg.Contents,
-		arg.Metadatas,
-		arg.Payloads,
-		arg.Kinds,
-		arg.CallIds,
-		arg.OccurredAts,
-		arg.Tokens,
-		arg.Counters,
-		arg.Follows,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []MessageAppendRow
+	var items []MessageAdvanceRow
 	for rows.Next() {
-		var i MessageAppendRow
-		if err := rows.Scan(
-			&i.SessionID,
-			&i.NextSequence,
-			&i.UpdatedAt,
-			&i.Hint,
-		); err != nil {
+		var i MessageAdvanceRow
+		if err := rows.Scan(&i.SessionID, &i.Hint); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -270,6 +152,24 @@ func (q *Queries) MessageAppendOne(ctx context.Context, db DBTX, arg MessageAppe
 	return i, err
 }
 
+const messageCount = `-- name: MessageCount :execrows
+UPDATE session_counters SET next_sequence = $1 WHERE session_counters.session_id = $2
+`
+
+type MessageCountParams struct {
+	NextSequence int64
+	SessionID    pgtype.UUID
+}
+
+// Index: session_counters_pkey. Sets how many messages a session has that is imported.
+func (q *Queries) MessageCount(ctx context.Context, db DBTX, arg MessageCountParams) (int64, error) {
+	result, err := db.Exec(ctx, messageCount, arg.NextSequence, arg.SessionID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const messageGet = `-- name: MessageGet :one
 SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages WHERE messages.session_id = $1 AND messages.id = $2
     AND NOT EXISTS (
@@ -315,48 +215,50 @@ func (q *Queries) MessageGet(ctx context.Context, db DBTX, arg MessageGetParams)
 	return i, err
 }
 
-const messageImport = `-- name: MessageImport :execrows
-WITH advanced AS (
-    UPDATE session_counters c
-    SET next_sequence = c.next_sequence + cardinality($2::uuid[])
-    WHERE c.session_id = $1 AND c.next_sequence = $14::bigint
-    RETURNING c.next_sequence - cardinality($2::uuid[]) AS first_sequence
+const messageInsert = `-- name: MessageInsert :exec
+WITH stored AS (
+    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
+    SELECT n.owner, n.sequence, n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
+        nullif(n.occurred_at, '0001-01-01 00:00:00+00'), n.created_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
+    FROM session_holds h, ROWS FROM (
+        unnest($2::uuid[]), unnest($3::bigint[]),
+        unnest($1::uuid[]), unnest($4::text[]), unnest($5::text[]),
+        unnest($6::text[]), unnest($7::bytea[]), unnest($8::text[]), unnest($9::text[]),
+        unnest($10::timestamptz[]), unnest($11::timestamptz[]),
+        unnest($12::integer[]), unnest($13::text[]), unnest($14::bigint[])
+    ) AS n (owner, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
+    WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000'
+    RETURNING true
 )
-INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
-SELECT $1, a.first_sequence - 1 + n.ordinality,
-    n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
-    nullif(n.occurred_at, '0001-01-01 00:00:00+00'), n.created_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
-FROM advanced a, ROWS FROM (
-    unnest($2::uuid[]), unnest($3::text[]), unnest($4::text[]),
-    unnest($5::text[]), unnest($6::bytea[]), unnest($7::text[]), unnest($8::text[]),
-    unnest($9::timestamptz[]), unnest($10::timestamptz[]),
-    unnest($11::integer[]), unnest($12::text[]), unnest($13::bigint[])
-) WITH ORDINALITY AS n (id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows, ordinality)
+SELECT rows_left_out('messages') WHERE (SELECT count(*) FROM stored) <> cardinality($1::uuid[])
 `
 
-type MessageImportParams struct {
-	SessionID     pgtype.UUID
-	Ids           []pgtype.UUID
-	Roles         []string
-	Contents      []string
-	Metadatas     []string
-	Payloads      [][]byte
-	Kinds         []string
-	CallIds       []string
-	OccurredAts   []time.Time
-	CreatedAts    []time.Time
-	Tokens        []int32
-	Counters      []string
-	Follows       []int64
-	FirstSequence int64
+type MessageInsertParams struct {
+	Ids         []pgtype.UUID
+	Owners      []pgtype.UUID
+	Sequences   []int64
+	Roles       []string
+	Contents    []string
+	Metadatas   []string
+	Payloads    [][]byte
+	Kinds       []string
+	CallIds     []string
+	OccurredAts []time.Time
+	CreatedAts  []time.Time
+	Tokens      []int32
+	Counters    []string
+	Follows     []int64
 }
 
-// Index: session_counters_pkey. Inserts messages with their original times, after those that were imported before. It inserts
-// none if first_sequence is not the next sequence. kinds and the others are as in MessageAppend.
-func (q *Queries) MessageImport(ctx context.Context, db DBTX, arg MessageImportParams) (int64, error) {
-	result, err := db.Exec(ctx, messageImport,
-		arg.SessionID,
+// Index: session_holds_pkey. Stores messages, each of owners, of sessions whose counter rows are locked. kinds and call_ids have an
+// empty text for none, end at the last one that is not empty, and are empty in most writes; unnest takes what is missing as null. So
+// are tokens, counters and follows, with 0, an empty text and -2 for none. Go's zero time stands for an occurred_at that is not
+// given. A distributed engine gives only what reads a table to the table's node: so it reads the row that is always there.
+func (q *Queries) MessageInsert(ctx context.Context, db DBTX, arg MessageInsertParams) error {
+	_, err := db.Exec(ctx, messageInsert,
 		arg.Ids,
+		arg.Owners,
+		arg.Sequences,
 		arg.Roles,
 		arg.Contents,
 		arg.Metadatas,
@@ -368,65 +270,8 @@ func (q *Queries) MessageImport(ctx context.Context, db DBTX, arg MessageImportP
 		arg.Tokens,
 		arg.Counters,
 		arg.Follows,
-		arg.FirstSequence,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const messageInsert = `-- name: MessageInsert :execrows
-INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
-SELECT c.session_id, n.sequence, n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
-    nullif(n.occurred_at, '0001-01-01 00:00:00+00'), c.updated_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
-FROM ROWS FROM (
-    unnest($1::uuid[]), unnest($2::bigint[]),
-    unnest($3::uuid[]), unnest($4::text[]), unnest($5::text[]),
-    unnest($6::text[]), unnest($7::bytea[]), unnest($8::text[]), unnest($9::text[]),
-    unnest($10::timestamptz[]), unnest($11::integer[]), unnest($12::text[]), unnest($13::bigint[])
-) AS n (owner, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, tokens, counter, follows)
-JOIN session_counters c ON c.session_id = n.owner
-`
-
-type MessageInsertParams struct {
-	Owners      []pgtype.UUID
-	Sequences   []int64
-	Ids         []pgtype.UUID
-	Roles       []string
-	Contents    []string
-	Metadatas   []string
-	Payloads    [][]byte
-	Kinds       []string
-	CallIds     []string
-	OccurredAts []time.Time
-	Tokens      []int32
-	Counters    []string
-	Follows     []int64
-}
-
-// Index: session_counters_pkey. Comes behind MessageAdvance, whose rows it looks up, since a distributed engine gives only what reads
-// a table to the table's node. The parameters are those of MessageAppend, but for sequences.
-func (q *Queries) MessageInsert(ctx context.Context, db DBTX, arg MessageInsertParams) (int64, error) {
-	result, err := db.Exec(ctx, messageInsert,
-		arg.Owners,
-		arg.Sequences,
-		arg.Ids,
-		arg.Roles,
-		arg.Contents,
-		arg.Metadatas,
-		arg.Payloads,
-		arg.Kinds,
-		arg.CallIds,
-		arg.OccurredAts,
-		arg.Tokens,
-		arg.Counters,
-		arg.Follows,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	return err
 }
 
 const messageListBefore = `-- name: MessageListBefore :many
@@ -555,7 +400,7 @@ type MessageListByIDsParams struct {
 }
 
 // Index: messages_session_id_id_key. Returns messages in the order of the ids. LIMIT makes the planner look up each id
-// separately: see MessageAppend.
+// separately: see TurnLockCounters.
 func (q *Queries) MessageListByIDs(ctx context.Context, db DBTX, arg MessageListByIDsParams) ([]Message, error) {
 	rows, err := db.Query(ctx, messageListByIDs, arg.Ids, arg.SessionID)
 	if err != nil {
@@ -721,7 +566,7 @@ type MessageListPathParams struct {
 }
 
 // Index: messages_pkey. The transcript of any session, forwards: see session_path. Of a range that has more messages than there is room for, the first ones are read. The
-// LIMIT of each range is explained at MessageAppend.
+// LIMIT of each range is explained at TurnLockCounters.
 func (q *Queries) MessageListPath(ctx context.Context, db DBTX, arg MessageListPathParams) ([]Message, error) {
 	rows, err := db.Query(ctx, messageListPath,
 		arg.MaxRows,

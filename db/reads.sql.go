@@ -328,7 +328,7 @@ type SessionReadRow struct {
 //
 // Of more keys than max_rows has room for, or values above max_state_bytes, there are not all, and the read fails.
 //
-// A SELECT hides the ids from the planner, and a CTE hides since: see MessageAppend.
+// A SELECT hides the ids from the planner, and a CTE hides since: see TurnLockCounters.
 func (q *Queries) SessionRead(ctx context.Context, db DBTX, arg SessionReadParams) ([]SessionReadRow, error) {
 	rows, err := db.Query(ctx, sessionRead,
 		arg.ID,

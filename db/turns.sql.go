@@ -30,6 +30,64 @@ func (q *Queries) TurnAdvanceScopes(ctx context.Context, db DBTX, arg TurnAdvanc
 	return err
 }
 
+const turnAwaitActions = `-- name: TurnAwaitActions :exec
+SELECT FROM unnest((SELECT $1::text[])) AS n (name), LATERAL (SELECT FROM actions WHERE actions.name = n.name FOR SHARE) AS a
+`
+
+// Index: actions_pkey. Waits for actions that turns use, and locks them.
+func (q *Queries) TurnAwaitActions(ctx context.Context, db DBTX, names []string) error {
+	_, err := db.Exec(ctx, turnAwaitActions, names)
+	return err
+}
+
+const turnAwaitCounters = `-- name: TurnAwaitCounters :exec
+SELECT FROM unnest((SELECT $1::uuid[])) AS n (session_id), LATERAL (
+    SELECT FROM session_counters t WHERE t.session_id = n.session_id FOR UPDATE
+) AS c
+`
+
+// Index: session_counters_pkey. Waits for the counter rows of sessions, in the order given, and locks them.
+func (q *Queries) TurnAwaitCounters(ctx context.Context, db DBTX, sessionIds []pgtype.UUID) error {
+	_, err := db.Exec(ctx, turnAwaitCounters, sessionIds)
+	return err
+}
+
+const turnAwaitScopes = `-- name: TurnAwaitScopes :exec
+SELECT FROM ROWS FROM (
+    unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])), unnest((SELECT $3::text[]))
+) AS n (session_id, namespace, name), LATERAL (
+    SELECT t.id FROM state_scopes t WHERE t.session_id = n.session_id
+    UNION ALL
+    SELECT t.id FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
+    LIMIT 1
+) AS s, LATERAL (SELECT FROM state_scopes WHERE state_scopes.id = s.id FOR NO KEY UPDATE) AS c
+`
+
+type TurnAwaitScopesParams struct {
+	SessionIds []pgtype.UUID
+	Namespaces []string
+	Names      []string
+}
+
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Waits for the rows of scopes, in the order
+// given, and locks them.
+func (q *Queries) TurnAwaitScopes(ctx context.Context, db DBTX, arg TurnAwaitScopesParams) error {
+	_, err := db.Exec(ctx, turnAwaitScopes, arg.SessionIds, arg.Namespaces, arg.Names)
+	return err
+}
+
+const turnAwaitUsages = `-- name: TurnAwaitUsages :exec
+SELECT FROM unnest((SELECT $1::uuid[])) AS n (session_id), LATERAL (
+    SELECT FROM sessions WHERE sessions.id = n.session_id FOR NO KEY UPDATE
+) AS s
+`
+
+// Index: sessions_pkey. Waits for the rows that have the usage of sessions, in the order given, and locks them.
+func (q *Queries) TurnAwaitUsages(ctx context.Context, db DBTX, sessionIds []pgtype.UUID) error {
+	_, err := db.Exec(ctx, turnAwaitUsages, sessionIds)
+	return err
+}
+
 const turnBranch = `-- name: TurnBranch :exec
 WITH stored AS (
     INSERT INTO session_branches (session_id) SELECT n.session_id FROM unnest($1::uuid[]) AS n (session_id)
@@ -197,10 +255,7 @@ func (q *Queries) TurnFind(ctx context.Context, db DBTX, arg TurnFindParams) ([]
 const turnFindActions = `-- name: TurnFindActions :many
 SELECT a.name, a.version
 FROM unnest((SELECT $1::text[])) AS n (name), LATERAL (
-    SELECT actions.name, actions.version FROM actions WHERE actions.name = n.name FOR SHARE
-    -- with skips
-    SKIP LOCKED
-    -- end of skips
+    SELECT actions.name, actions.version FROM actions WHERE actions.name = n.name FOR SHARE SKIP LOCKED
 ) AS a
 `
 
@@ -293,7 +348,7 @@ type TurnFindPlacesRow struct {
 
 // Index: messages_pkey, session_branches_pkey. For turns that follow a message: whether the
 // message with this sequence is in the session, on any of its branches, or, if a fork has it of others, among those that it has;
-// and whether the session has a row of session_branches. LIMIT is explained at MessageAppend.
+// and whether the session has a row of session_branches. LIMIT is explained at TurnLockCounters.
 func (q *Queries) TurnFindPlaces(ctx context.Context, db DBTX, arg TurnFindPlacesParams) ([]TurnFindPlacesRow, error) {
 	rows, err := db.Query(ctx, turnFindPlaces, arg.SessionIds, arg.Sequences)
 	if err != nil {
@@ -568,21 +623,19 @@ func (q *Queries) TurnLimitWait(ctx context.Context, db DBTX) error {
 
 const turnLockCounters = `-- name: TurnLockCounters :many
 WITH locked AS (
-    SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only, c.follows, c.updated_at, c.hint
-    FROM unnest((SELECT $1::uuid[])) AS s (session_id), LATERAL (
-        SELECT t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
-        WHERE t.session_id = s.session_id
-        FOR UPDATE SKIP LOCKED
+    SELECT n.session_id, c.next_sequence, c.fence, c.fenced_only, c.follows, c.updated_at, c.hint
+    FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::tid[]))) AS n (session_id, hint), LATERAL (
+        SELECT h.next_sequence, h.fence, h.fenced_only, h.follows, h.updated_at, h.hint FROM (
+            SELECT t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
+            WHERE t.ctid = n.hint AND t.session_id = n.session_id FOR UPDATE SKIP LOCKED
+        ) AS h
+        UNION ALL
+        SELECT i.next_sequence, i.fence, i.fenced_only, i.follows, i.updated_at, i.hint FROM (
+            SELECT f.next_sequence, f.fence, f.fenced_only, f.follows, f.updated_at, f.ctid::tid AS hint FROM session_counters f
+            WHERE f.session_id = n.session_id FOR UPDATE SKIP LOCKED
+        ) AS i
+        LIMIT 1
     ) AS c
-    WHERE NOT (SELECT $2::boolean)
-    UNION ALL
-    SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only, c.follows, c.updated_at, c.hint
-    FROM unnest((SELECT $1::uuid[])) AS s (session_id), LATERAL (
-        SELECT t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
-        WHERE t.session_id = s.session_id
-        FOR UPDATE
-    ) AS c
-    WHERE (SELECT $2::boolean)
 )
 SELECT s.session_id::uuid AS session_id, (l.session_id IS NULL)::boolean AS held,
     coalesce(l.next_sequence, 0)::bigint AS next_sequence,
@@ -598,7 +651,7 @@ WHERE l.session_id IS NOT NULL
 
 type TurnLockCountersParams struct {
 	SessionIds []pgtype.UUID
-	Waits      bool
+	Hints      []pgtype.TID
 }
 
 type TurnLockCountersRow struct {
@@ -614,15 +667,21 @@ type TurnLockCountersRow struct {
 	OtherLevel   bool
 }
 
-// Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and either waits for each or skips
-// those that are locked. The answer has a row for each session that exists. held says that its row was skipped. hint is where
-// the row is: see MessageAppendOne. lock_timeout is the setting of that name, in milliseconds. other_level says that transactions
-// are not read committed by default. updated_at is what an append sets.
+// Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and skips those that others have locked.
+// The answer has a row for each session that exists. held says that its row was skipped. lock_timeout is the setting of that name,
+// in milliseconds. other_level says that transactions are not read committed by default. updated_at is what an append sets.
+//
+// hints are where the rows may be (null: nobody knows), and hint is where one is: see MessageAppendOne.
 //
 // What a turn depends on is read by statements of the same transaction that come after the locks, so that they see what was
-// committed before. A SELECT around an argument hides its value from the planner: see MessageAppend.
+// committed before.
+//
+// A SELECT around an argument hides its value from the planner. With the values a custom plan, for just these ids or without a
+// look-up, would seem cheaper than a generic one, and the planner would plan each statement anew, which costs more than to run it.
+// LIMIT makes it look up each id separately. If most sessions are short it would otherwise choose a join, which reads a long session
+// from end to end.
 func (q *Queries) TurnLockCounters(ctx context.Context, db DBTX, arg TurnLockCountersParams) ([]TurnLockCountersRow, error) {
-	rows, err := db.Query(ctx, turnLockCounters, arg.SessionIds, arg.Waits)
+	rows, err := db.Query(ctx, turnLockCounters, arg.SessionIds, arg.Hints)
 	if err != nil {
 		return nil, err
 	}
@@ -664,10 +723,7 @@ FROM ROWS FROM (
     LIMIT 1
 ) AS s
 LEFT JOIN LATERAL (
-    SELECT state_scopes.version FROM state_scopes WHERE state_scopes.id = s.id FOR NO KEY UPDATE
-    -- with skips
-    SKIP LOCKED
-    -- end of skips
+    SELECT state_scopes.version FROM state_scopes WHERE state_scopes.id = s.id FOR NO KEY UPDATE SKIP LOCKED
 ) AS c ON true
 `
 
@@ -752,10 +808,7 @@ const turnLockUsages = `-- name: TurnLockUsages :many
 SELECT n.session_id::uuid AS session_id, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos
 FROM unnest((SELECT $1::uuid[])) AS n (session_id), LATERAL (
     SELECT sessions.input_tokens, sessions.output_tokens, sessions.cost_nanos, sessions.budget_nanos FROM sessions
-    WHERE sessions.id = n.session_id FOR NO KEY UPDATE
-    -- with skips
-    SKIP LOCKED
-    -- end of skips
+    WHERE sessions.id = n.session_id FOR NO KEY UPDATE SKIP LOCKED
 ) AS s
 `
 
@@ -767,8 +820,7 @@ type TurnLockUsagesRow struct {
 	BudgetNanos  *int64
 }
 
-// Index: sessions_pkey. Locks the rows that have the usage of sessions, in the order given, and skips those that are locked, or
-// waits for them if it is sent without that part (repo/postgres/parts.go).
+// Index: sessions_pkey. Locks the rows that have the usage of sessions, in the order given, and skips those that others have locked.
 func (q *Queries) TurnLockUsages(ctx context.Context, db DBTX, sessionIds []pgtype.UUID) ([]TurnLockUsagesRow, error) {
 	rows, err := db.Query(ctx, turnLockUsages, sessionIds)
 	if err != nil {

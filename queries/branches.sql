@@ -26,28 +26,15 @@ WITH stored AS (
 SELECT rows_left_out('session_branches') WHERE NOT EXISTS (SELECT FROM stored);
 
 -- name: ForkImport :exec
--- Index: messages_pkey, session_ids_pkey, session_branches_pkey. Inserts messages that a fork which is imported has of others, under the id of a session
--- that does not exist, as a deletion leaves them. kinds and the others are as in MessageAppend.
+-- Index: session_ids_pkey, session_branches_pkey. Makes a place for messages that a fork which is imported has of others: the id of a
+-- session that does not exist, as a deletion leaves one.
 WITH noted AS (
-    INSERT INTO session_ids (id) SELECT @session_id::uuid ON CONFLICT DO NOTHING
+    INSERT INTO session_ids (id) VALUES (@session_id::uuid)
 ), left_over AS (
-    INSERT INTO session_branches (session_id, importer) SELECT @session_id::uuid, @importer::uuid
-    ON CONFLICT (session_id) DO UPDATE SET session_id = excluded.session_id
-    RETURNING true
-), stored AS (
-    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
-    SELECT @session_id::uuid, n.sequence,
-        n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
-        nullif(n.occurred_at, '0001-01-01 00:00:00+00'), n.created_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
-    FROM ROWS FROM (
-        unnest(@sequences::bigint[]), unnest(@ids::uuid[]), unnest(@roles::text[]), unnest(@contents::text[]),
-        unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@kinds::text[]), unnest(@call_ids::text[]),
-        unnest(@occurred_ats::timestamptz[]), unnest(@created_ats::timestamptz[]),
-        unnest(@tokens::integer[]), unnest(@counters::text[]), unnest(@follows::bigint[])
-    ) AS n (sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
+    INSERT INTO session_branches (session_id, importer) VALUES (@session_id::uuid, @importer::uuid)
     RETURNING true
 )
-SELECT rows_left_out('messages') WHERE (SELECT count(*) FROM stored) <> cardinality(@ids::uuid[]) OR NOT EXISTS (SELECT FROM left_over);
+SELECT rows_left_out('session_branches') WHERE NOT EXISTS (SELECT FROM left_over);
 
 -- name: BranchImport :exec
 -- Index: session_branches_pkey, session_counters_pkey. Notes that a session which is imported has branches, and what its next

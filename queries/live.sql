@@ -5,7 +5,7 @@
 -- the columns of a message are null. One for which there was no room has none: there is room for those first that need little.
 -- Sorted by place and sequence. The rows are not scanned into the generated struct: see repo/postgres/follow.go.
 --
--- A SELECT around an argument, and LIMIT, are explained at MessageAppend. Values that are stored out of line are read for the
+-- A SELECT around an argument, and LIMIT, are explained at TurnLockCounters. Values that are stored out of line are read for the
 -- answer alone.
 SELECT f.place, f.next_sequence, f.sequence, f.id, f.role, f.content, f.metadata, f.payload, f.kind, f.call_id, f.occurred_at, f.created_at,
     f.follows, f.tokens, f.counter

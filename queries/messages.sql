@@ -36,115 +36,46 @@ WITH advanced AS (
 SELECT a.sequence::bigint AS sequence, a.updated_at, a.hint FROM advanced a
 WHERE (SELECT i.stored FROM inserted i) OR rows_left_out('messages');
 
--- name: MessageAppend :many
--- Index: session_counters_pkey; messages_session_id_id_key if check_ids. MessageAppendOne for many messages of many sessions, so
--- that the fixed cost of a statement is paid once. A session has no row in the answer if nothing was appended to it, for one of
--- the reasons above, or because its hint was not right.
---
--- Each session is given once; sizes is the number of its messages. For each message, owners is its session, and places the
--- number of the session's messages from it to the last one. hints are the places of the counter rows, and unplaced the sessions
--- that have none. expecteds are the expected sequences, -1 for any, and fences the tokens, 0 for none; both are empty if no
--- session has one. kinds and call_ids have an empty text for none, end at the last one that is not empty, and are empty in most
--- appends; unnest takes what is missing as null. So are tokens, counters and follows, with 0, an empty text and -2 for none. Go's
--- zero time stands for an occurred_at that is not given. at_any_level says that the transaction may have another level than read
--- committed. rewound says that follows is as it must be if a session was rewound.
---
--- A SELECT around an argument hides its value from the planner. With the values a custom plan, for just these ids or without a
--- look-up, would seem cheaper than a generic one, and the planner would plan each append anew, which costs more than the append
--- itself. LIMIT makes it look up each id separately. If most sessions are short it would otherwise choose a join, which reads a
--- long session from end to end.
+-- name: MessageAdvance :many
+-- Index: session_counters by ctid. Sets the counters of sessions whose rows are locked, and returns where the rows are now. hints
+-- are where they were locked. A join would be planned by how many sessions there are.
 WITH advanced AS (
     UPDATE session_counters c
-    SET next_sequence = c.next_sequence
-            + (CAST(@sizes AS bigint[]))[array_position(CAST(@session_ids AS uuid[]), c.session_id)],
-        updated_at = greatest(c.updated_at, statement_timestamp()),
+    SET next_sequence = (CAST(@next_sequences AS bigint[]))[array_position(CAST(@session_ids AS uuid[]), c.session_id)],
+        updated_at = (CAST(@updated_ats AS timestamptz[]))[array_position(CAST(@session_ids AS uuid[]), c.session_id)],
         follows = NULL
-    WHERE c.ctid = ANY (ARRAY(
-            SELECT l.ctid FROM session_counters l
-            WHERE l.ctid = ANY (CAST((SELECT CAST(@hints AS tid[])) AS tid[]))
-                AND array_position(CAST(@session_ids AS uuid[]), l.session_id) IS NOT NULL -- no index has that
-            FOR UPDATE SKIP LOCKED
-        ) || ARRAY(
-            SELECT l.ctid FROM session_counters l
-            WHERE l.session_id = ANY (CAST((SELECT CAST(@unplaced AS uuid[])) AS uuid[]))
-            FOR UPDATE SKIP LOCKED
-        ))
-        AND CASE WHEN cardinality(CAST(@fences AS bigint[])) = 0 THEN NOT c.fenced_only ELSE coalesce(
-            nullif((CAST(@fences AS bigint[]))[array_position(CAST(@session_ids AS uuid[]), c.session_id)], 0) = c.fence,
-            NOT c.fenced_only
-        ) END
-        AND (cardinality(CAST(@expecteds AS bigint[])) = 0 OR c.next_sequence = coalesce(
-            nullif((CAST(@expecteds AS bigint[]))[array_position(CAST(@session_ids AS uuid[]), c.session_id)], -1), c.next_sequence
-        ))
-        AND (@rewound::boolean OR c.follows IS NULL)
-        AND (@at_any_level::boolean OR current_setting('transaction_isolation') = 'read committed')
-        AND NOT ((SELECT @check_ids::boolean) AND c.session_id = ANY (ARRAY(
-            SELECT n.session_id
-            FROM ROWS FROM (unnest((SELECT @owners::uuid[])), unnest((SELECT @ids::uuid[]))) AS n (session_id, id), LATERAL (
-                SELECT FROM messages m WHERE m.session_id = n.session_id AND m.id = n.id LIMIT 1
-            ) AS stored
-        )))
-    RETURNING c.session_id, c.next_sequence, c.updated_at, c.ctid::tid AS hint
-), inserted AS (
+    WHERE c.ctid = ANY (CAST((SELECT CAST(@hints AS tid[])) AS tid[]))
+        AND array_position(CAST(@session_ids AS uuid[]), c.session_id) IS NOT NULL -- no index has that
+    RETURNING c.session_id, c.ctid::tid AS hint
+)
+SELECT n.session_id::uuid AS session_id, a.hint FROM unnest(CAST(@session_ids AS uuid[])) AS n (session_id)
+LEFT JOIN advanced a ON a.session_id = n.session_id
+WHERE a.session_id IS NOT NULL OR rows_left_out('session_counters');
+
+-- name: MessageInsert :exec
+-- Index: session_holds_pkey. Stores messages, each of owners, of sessions whose counter rows are locked. kinds and call_ids have an
+-- empty text for none, end at the last one that is not empty, and are empty in most writes; unnest takes what is missing as null. So
+-- are tokens, counters and follows, with 0, an empty text and -2 for none. Go's zero time stands for an occurred_at that is not
+-- given. A distributed engine gives only what reads a table to the table's node: so it reads the row that is always there.
+WITH stored AS (
     INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
-    SELECT a.session_id, a.next_sequence - n.place,
-        n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
-        nullif(n.occurred_at, '0001-01-01 00:00:00+00'), a.updated_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
-    FROM advanced a
-    JOIN ROWS FROM (
-        unnest((SELECT @owners::uuid[])), unnest(@places::bigint[]),
+    SELECT n.owner, n.sequence, n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
+        nullif(n.occurred_at, '0001-01-01 00:00:00+00'), n.created_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
+    FROM session_holds h, ROWS FROM (
+        unnest(@owners::uuid[]), unnest(@sequences::bigint[]),
         unnest(@ids::uuid[]), unnest(@roles::text[]), unnest(@contents::text[]),
         unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@kinds::text[]), unnest(@call_ids::text[]),
-        unnest(@occurred_ats::timestamptz[]), unnest(@tokens::integer[]), unnest(@counters::text[]), unnest(@follows::bigint[])
-    ) AS n (owner, place, id, role, content, metadata, payload, kind, call_id, occurred_at, tokens, counter, follows) ON n.owner = a.session_id
-    RETURNING true AS stored
+        unnest(@occurred_ats::timestamptz[]), unnest(@created_ats::timestamptz[]),
+        unnest(@tokens::integer[]), unnest(@counters::text[]), unnest(@follows::bigint[])
+    ) AS n (owner, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
+    WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000'
+    RETURNING true
 )
-SELECT a.session_id, a.next_sequence, a.updated_at, a.hint FROM advanced a
-WHERE (SELECT count(*) FROM inserted) = (
-        SELECT sum((CAST(@sizes AS bigint[]))[array_position(CAST(@session_ids AS uuid[]), w.session_id)]) FROM advanced w
-    ) OR rows_left_out('messages');
+SELECT rows_left_out('messages') WHERE (SELECT count(*) FROM stored) <> cardinality(@ids::uuid[]);
 
--- name: MessageAdvance :execrows
--- Index: session_counters_pkey. MessageAppend as two plain statements, this one and MessageInsert, in a transaction that has the
--- rows' locks: a distributed engine hands these to the node that has the tables, as they are.
-UPDATE session_counters c
-SET next_sequence = n.next_sequence, updated_at = n.updated_at, follows = NULL
-FROM ROWS FROM (unnest(@session_ids::uuid[]), unnest(@next_sequences::bigint[]), unnest(@updated_ats::timestamptz[])) AS n (session_id, next_sequence, updated_at)
-WHERE c.session_id = n.session_id;
-
--- name: MessageInsert :execrows
--- Index: session_counters_pkey. Comes behind MessageAdvance, whose rows it looks up, since a distributed engine gives only what reads
--- a table to the table's node. The parameters are those of MessageAppend, but for sequences.
-INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
-SELECT c.session_id, n.sequence, n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
-    nullif(n.occurred_at, '0001-01-01 00:00:00+00'), c.updated_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
-FROM ROWS FROM (
-    unnest(@owners::uuid[]), unnest(@sequences::bigint[]),
-    unnest(@ids::uuid[]), unnest(@roles::text[]), unnest(@contents::text[]),
-    unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@kinds::text[]), unnest(@call_ids::text[]),
-    unnest(@occurred_ats::timestamptz[]), unnest(@tokens::integer[]), unnest(@counters::text[]), unnest(@follows::bigint[])
-) AS n (owner, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, tokens, counter, follows)
-JOIN session_counters c ON c.session_id = n.owner;
-
--- name: MessageImport :execrows
--- Index: session_counters_pkey. Inserts messages with their original times, after those that were imported before. It inserts
--- none if first_sequence is not the next sequence. kinds and the others are as in MessageAppend.
-WITH advanced AS (
-    UPDATE session_counters c
-    SET next_sequence = c.next_sequence + cardinality(@ids::uuid[])
-    WHERE c.session_id = @session_id AND c.next_sequence = @first_sequence::bigint
-    RETURNING c.next_sequence - cardinality(@ids::uuid[]) AS first_sequence
-)
-INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
-SELECT @session_id, a.first_sequence - 1 + n.ordinality,
-    n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
-    nullif(n.occurred_at, '0001-01-01 00:00:00+00'), n.created_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
-FROM advanced a, ROWS FROM (
-    unnest(@ids::uuid[]), unnest(@roles::text[]), unnest(@contents::text[]),
-    unnest(@metadatas::text[]), unnest(@payloads::bytea[]), unnest(@kinds::text[]), unnest(@call_ids::text[]),
-    unnest(@occurred_ats::timestamptz[]), unnest(@created_ats::timestamptz[]),
-    unnest(@tokens::integer[]), unnest(@counters::text[]), unnest(@follows::bigint[])
-) WITH ORDINALITY AS n (id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows, ordinality);
+-- name: MessageCount :execrows
+-- Index: session_counters_pkey. Sets how many messages a session has that is imported.
+UPDATE session_counters SET next_sequence = @next_sequence WHERE session_counters.session_id = @session_id;
 
 -- name: MessageGet :one
 -- Index: messages_session_id_id_key, session_branches_pkey, session_counters_pkey. A fork's may be one that it has of others. What is left of
@@ -164,7 +95,7 @@ LIMIT 1;
 
 -- name: MessageListByIDs :many
 -- Index: messages_session_id_id_key. Returns messages in the order of the ids. LIMIT makes the planner look up each id
--- separately: see MessageAppend.
+-- separately: see TurnLockCounters.
 SELECT m.* FROM unnest(@ids::uuid[]) WITH ORDINALITY AS n (id, ordinality),
 LATERAL (SELECT * FROM messages WHERE messages.session_id = @session_id AND messages.id = n.id LIMIT 1) AS m
 ORDER BY n.ordinality;
@@ -220,7 +151,7 @@ LIMIT @max_rows;
 
 -- name: MessageListPath :many
 -- Index: messages_pkey. The transcript of any session, forwards: see session_path. Of a range that has more messages than there is room for, the first ones are read. The
--- LIMIT of each range is explained at MessageAppend.
+-- LIMIT of each range is explained at TurnLockCounters.
 WITH path AS (
     SELECT p.owner, p.low, p.high, sum(p.high - p.low + 1) OVER (ORDER BY p.low ROWS UNBOUNDED PRECEDING) AS total
     FROM session_path(@session_id::uuid, sqlc.narg(at)::bigint, @from_sequence::bigint, NULL, NULL) AS p (owner, low, high)

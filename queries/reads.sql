@@ -41,7 +41,7 @@
 --
 -- Of more keys than max_rows has room for, or values above max_state_bytes, there are not all, and the read fails.
 --
--- A SELECT hides the ids from the planner, and a CTE hides since: see MessageAppend.
+-- A SELECT hides the ids from the planner, and a CTE hides since: see TurnLockCounters.
 WITH RECURSIVE asked AS NOT MATERIALIZED (
     SELECT @id::uuid AS id, 1::bigint AS place
     -- with many

@@ -124,7 +124,7 @@ SELECT FROM unnest((SELECT @stream_ids::uuid[])) AS n (stream_id), LATERAL (
 -- part, owners is the place of its stream, from 1. The answer has a row for each stream that exists. If stored is false,
 -- nothing was stored for it: held says that its row is locked, and lock_timeout has the setting of that name in milliseconds
 -- then; the other columns have what the row has. The clock is read once, so that one that is not stored and fits has expired. A
--- SELECT around an argument, and LIMIT, are explained at MessageAppend.
+-- SELECT around an argument, and LIMIT, are explained at TurnLockCounters.
 --
 -- Who had the lock just before may have added parts that this statement does not see. If these have the same sequences, it
 -- fails with a violation of stream_parts_pkey, and is sent again behind the locks (StreamLockFree, or StreamLock in a caller's

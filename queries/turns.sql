@@ -9,30 +9,40 @@ WHERE session_holds.namespace = '' AND session_holds.owner = '' AND session_hold
 SELECT set_config('lock_timeout', '250ms', true) FROM session_holds
 WHERE session_holds.namespace = '' AND session_holds.owner = '' AND session_holds.session_id = '00000000-0000-0000-0000-000000000000' AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '250 ms';
 
+-- name: TurnAwaitCounters :exec
+-- Index: session_counters_pkey. Waits for the counter rows of sessions, in the order given, and locks them.
+SELECT FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
+    SELECT FROM session_counters t WHERE t.session_id = n.session_id FOR UPDATE
+) AS c;
+
 -- name: TurnLockCounters :many
--- Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and either waits for each or skips
--- those that are locked. The answer has a row for each session that exists. held says that its row was skipped. hint is where
--- the row is: see MessageAppendOne. lock_timeout is the setting of that name, in milliseconds. other_level says that transactions
--- are not read committed by default. updated_at is what an append sets.
+-- Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and skips those that others have locked.
+-- The answer has a row for each session that exists. held says that its row was skipped. lock_timeout is the setting of that name,
+-- in milliseconds. other_level says that transactions are not read committed by default. updated_at is what an append sets.
+--
+-- hints are where the rows may be (null: nobody knows), and hint is where one is: see MessageAppendOne.
 --
 -- What a turn depends on is read by statements of the same transaction that come after the locks, so that they see what was
--- committed before. A SELECT around an argument hides its value from the planner: see MessageAppend.
+-- committed before.
+--
+-- A SELECT around an argument hides its value from the planner. With the values a custom plan, for just these ids or without a
+-- look-up, would seem cheaper than a generic one, and the planner would plan each statement anew, which costs more than to run it.
+-- LIMIT makes it look up each id separately. If most sessions are short it would otherwise choose a join, which reads a long session
+-- from end to end.
 WITH locked AS (
-    SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only, c.follows, c.updated_at, c.hint
-    FROM unnest((SELECT @session_ids::uuid[])) AS s (session_id), LATERAL (
-        SELECT t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
-        WHERE t.session_id = s.session_id
-        FOR UPDATE SKIP LOCKED
+    SELECT n.session_id, c.next_sequence, c.fence, c.fenced_only, c.follows, c.updated_at, c.hint
+    FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @hints::tid[]))) AS n (session_id, hint), LATERAL (
+        SELECT h.next_sequence, h.fence, h.fenced_only, h.follows, h.updated_at, h.hint FROM (
+            SELECT t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
+            WHERE t.ctid = n.hint AND t.session_id = n.session_id FOR UPDATE SKIP LOCKED
+        ) AS h
+        UNION ALL
+        SELECT i.next_sequence, i.fence, i.fenced_only, i.follows, i.updated_at, i.hint FROM (
+            SELECT f.next_sequence, f.fence, f.fenced_only, f.follows, f.updated_at, f.ctid::tid AS hint FROM session_counters f
+            WHERE f.session_id = n.session_id FOR UPDATE SKIP LOCKED
+        ) AS i
+        LIMIT 1
     ) AS c
-    WHERE NOT (SELECT @waits::boolean)
-    UNION ALL
-    SELECT s.session_id, c.next_sequence, c.fence, c.fenced_only, c.follows, c.updated_at, c.hint
-    FROM unnest((SELECT @session_ids::uuid[])) AS s (session_id), LATERAL (
-        SELECT t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
-        WHERE t.session_id = s.session_id
-        FOR UPDATE
-    ) AS c
-    WHERE (SELECT @waits::boolean)
 )
 SELECT s.session_id::uuid AS session_id, (l.session_id IS NULL)::boolean AS held,
     coalesce(l.next_sequence, 0)::bigint AS next_sequence,
@@ -45,17 +55,31 @@ LEFT JOIN locked l ON l.session_id = s.session_id
 WHERE l.session_id IS NOT NULL
     OR (SELECT true FROM session_counters there WHERE there.session_id = s.session_id LIMIT 1);
 
+-- name: TurnAwaitUsages :exec
+-- Index: sessions_pkey. Waits for the rows that have the usage of sessions, in the order given, and locks them.
+SELECT FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
+    SELECT FROM sessions WHERE sessions.id = n.session_id FOR NO KEY UPDATE
+) AS s;
+
 -- name: TurnLockUsages :many
--- Index: sessions_pkey. Locks the rows that have the usage of sessions, in the order given, and skips those that are locked, or
--- waits for them if it is sent without that part (repo/postgres/parts.go).
+-- Index: sessions_pkey. Locks the rows that have the usage of sessions, in the order given, and skips those that others have locked.
 SELECT n.session_id::uuid AS session_id, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos
 FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
     SELECT sessions.input_tokens, sessions.output_tokens, sessions.cost_nanos, sessions.budget_nanos FROM sessions
-    WHERE sessions.id = n.session_id FOR NO KEY UPDATE
-    -- with skips
-    SKIP LOCKED
-    -- end of skips
+    WHERE sessions.id = n.session_id FOR NO KEY UPDATE SKIP LOCKED
 ) AS s;
+
+-- name: TurnAwaitScopes :exec
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Waits for the rows of scopes, in the order
+-- given, and locks them.
+SELECT FROM ROWS FROM (
+    unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[]))
+) AS n (session_id, namespace, name), LATERAL (
+    SELECT t.id FROM state_scopes t WHERE t.session_id = n.session_id
+    UNION ALL
+    SELECT t.id FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
+    LIMIT 1
+) AS s, LATERAL (SELECT FROM state_scopes WHERE state_scopes.id = s.id FOR NO KEY UPDATE) AS c;
 
 -- name: TurnLockScopes :many
 -- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like TurnLockUsages, for the rows of
@@ -72,10 +96,7 @@ FROM ROWS FROM (
     LIMIT 1
 ) AS s
 LEFT JOIN LATERAL (
-    SELECT state_scopes.version FROM state_scopes WHERE state_scopes.id = s.id FOR NO KEY UPDATE
-    -- with skips
-    SKIP LOCKED
-    -- end of skips
+    SELECT state_scopes.version FROM state_scopes WHERE state_scopes.id = s.id FOR NO KEY UPDATE SKIP LOCKED
 ) AS c ON true;
 
 -- name: TurnFind :many
@@ -90,7 +111,7 @@ FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::text
 -- name: TurnFindPlaces :many
 -- Index: messages_pkey, session_branches_pkey. For turns that follow a message: whether the
 -- message with this sequence is in the session, on any of its branches, or, if a fork has it of others, among those that it has;
--- and whether the session has a row of session_branches. LIMIT is explained at MessageAppend.
+-- and whether the session has a row of session_branches. LIMIT is explained at TurnLockCounters.
 SELECT n.session_id::uuid AS session_id, n.sequence::bigint AS sequence,
     coalesce((SELECT true FROM messages m WHERE m.session_id = n.session_id AND m.sequence = n.sequence LIMIT 1), (
         SELECT true FROM session_branches b, session_path(b.session_id, b.base - 1, n.sequence, NULL, NULL) AS p (owner, low, high)
@@ -232,14 +253,15 @@ FROM ROWS FROM (
     LIMIT 1
 ) AS s;
 
+-- name: TurnAwaitActions :exec
+-- Index: actions_pkey. Waits for actions that turns use, and locks them.
+SELECT FROM unnest((SELECT @names::text[])) AS n (name), LATERAL (SELECT FROM actions WHERE actions.name = n.name FOR SHARE) AS a;
+
 -- name: TurnFindActions :many
 -- Index: actions_pkey. Locks actions that turns use, and returns those that it gets, with their versions.
 SELECT a.name, a.version
 FROM unnest((SELECT @names::text[])) AS n (name), LATERAL (
-    SELECT actions.name, actions.version FROM actions WHERE actions.name = n.name FOR SHARE
-    -- with skips
-    SKIP LOCKED
-    -- end of skips
+    SELECT actions.name, actions.version FROM actions WHERE actions.name = n.name FOR SHARE SKIP LOCKED
 ) AS a;
 
 -- name: TurnLockStreams :many

@@ -80,15 +80,9 @@ func (p *pooled) append(ctx context.Context, w write) error {
 // append waits for the counter row.
 func (b bound) append(ctx context.Context, w write) error {
 	err := b.read(ctx, func(q db.DBTX) error {
-		if a, one := w.(*turn); one && a.more == nil {
-			s := newStatement(a)
-			answer, err := sendLocked(ctx, q, s, conn.AtAnyLevel)
-			if err != nil {
+		if isLone(w) {
+			if made, err := appendOneBehind(ctx, q, w.turns()[0]); made || err != nil {
 				return err
-			}
-			if answer != nil {
-				s.written(answer.first, answer.createdAt)
-				return nil
 			}
 		}
 		return appendAll(ctx, q, w.turns(), atLength)

@@ -146,45 +146,20 @@ func placesOf(scopes []repo.Scope) map[repo.Scope]int64 {
 	return places
 }
 
-// columns holds messages as the arrays that a statement unnests.
-type columns struct {
-	ids         []pgtype.UUID
-	roles       []string
-	contents    []string
-	metadatas   []string
-	payloads    [][]byte
-	occurredAts []time.Time
-	// These are shorter where the last messages have none.
-	kinds, callIDs, counters []string
-	tokens                   []int32
-	follows                  []int64
-}
+// columns holds messages as the arrays that a statement unnests. Some are shorter where the last messages have none.
+type columns struct{ db.MessageInsertParams }
 
-func newColumns(size int) columns {
-	return columns{
-		ids:         make([]pgtype.UUID, 0, size),
-		roles:       make([]string, 0, size),
-		contents:    make([]string, 0, size),
-		metadatas:   make([]string, 0, size),
-		payloads:    make([][]byte, 0, size),
-		occurredAts: make([]time.Time, 0, size),
-	}
-}
-
-func (c *columns) add(messages ...repo.NewMessage) {
-	for i := range messages {
-		m := &messages[i]
-		c.ids = append(c.ids, toUUID(m.ID))
-		c.roles = append(c.roles, string(m.Role))
-		c.contents = append(c.contents, m.Content)
-		c.metadatas = append(c.metadatas, string(m.Metadata))
-		c.payloads = append(c.payloads, m.Payload)
-		c.occurredAts = append(c.occurredAts, m.OccurredAt)
-		c.kinds = appendAt(c.kinds, len(c.ids)-1, m.Kind, "")
-		c.callIDs = appendAt(c.callIDs, len(c.ids)-1, m.CallID, "")
-		c.tokens = appendAt(c.tokens, len(c.ids)-1, int32(m.Tokens), 0)
-		c.counters = appendAt(c.counters, len(c.ids)-1, m.Counter, "")
-	}
+func (c *columns) add(owner pgtype.UUID, sequence int64, createdAt time.Time, m *repo.NewMessage) {
+	place := len(c.Ids)
+	c.Owners, c.Sequences = append(c.Owners, owner), append(c.Sequences, sequence)
+	c.Ids, c.Roles = append(c.Ids, toUUID(m.ID)), append(c.Roles, string(m.Role))
+	c.Contents, c.Metadatas = append(c.Contents, m.Content), append(c.Metadatas, string(m.Metadata))
+	c.Payloads = append(c.Payloads, m.Payload)
+	c.OccurredAts, c.CreatedAts = append(c.OccurredAts, m.OccurredAt), append(c.CreatedAts, createdAt)
+	c.Kinds = appendAt(c.Kinds, place, m.Kind, "")
+	c.CallIds = appendAt(c.CallIds, place, m.CallID, "")
+	c.Tokens = appendAt(c.Tokens, place, int32(m.Tokens), 0)
+	c.Counters = appendAt(c.Counters, place, m.Counter, "")
 }
 
 // theOneBefore stands for a message that follows the one before it.
@@ -193,7 +168,7 @@ const theOneBefore = -2
 // follow sets what the next message to be added follows. Nil: the one before it.
 func (c *columns) follow(follows *int64) {
 	if follows != nil {
-		c.follows = appendAt(c.follows, len(c.ids), *follows, theOneBefore)
+		c.Follows = appendAt(c.Follows, len(c.Ids), *follows, theOneBefore)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -212,37 +211,30 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 // session that was deleted has left.
 func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *export.Reader) (int64, error) {
 	base, other := reader.History().Base, toUUID(repo.NewID())
-	count, branches := base, reader.History().Head != nil
 	if base > 0 {
 		fork := db.ForkInsertParams{SessionID: toUUID(sessionID), ParentID: other, Base: base, Depth: 1}
 		if err := queries.ForkInsert(ctx, q, fork); err != nil {
 			return 0, err
 		}
+		if err := queries.ForkImport(ctx, q, db.ForkImportParams{SessionID: other, Importer: toUUID(sessionID)}); err != nil {
+			return 0, err
+		}
 	}
-	var behind *repo.Message // which is read, and belongs to the next chunk
+	count, branches := base, reader.History().Head != nil
 	for done := false; !done; {
-		chunk, createdAts, bytes := newColumns(0), []time.Time(nil), 0
-		var sequences []int64
-		for len(createdAts) < importChunk && bytes < importChunkBytes {
-			var message repo.Message
-			var err error
-			if behind != nil {
-				message, behind = *behind, nil
-			} else {
-				message, err = reader.Next()
-			}
-			if errors.Is(err, io.EOF) {
-				done = true
+		var chunk columns
+		for bytes := 0; len(chunk.Ids) < importChunk && bytes < importChunkBytes; {
+			message, err := reader.Next()
+			if done = errors.Is(err, io.EOF); done {
 				break
 			}
 			if err != nil {
 				return 0, &conn.Answer{Err: err}
 			}
-			if len(sequences) > 0 && sequences[0] < base && message.Sequence >= base {
-				behind = &message
-				break
+			owner := other
+			if message.Sequence >= base {
+				owner, count = toUUID(sessionID), count+1
 			}
-			sequences = append(sequences, message.Sequence)
 			if message.Follows != message.Sequence-1 {
 				chunk.follow(&message.Follows)
 				branches = branches || message.Sequence >= base
@@ -252,53 +244,25 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 				Payload: message.Payload, Kind: message.Kind, CallID: message.CallID, OccurredAt: message.OccurredAt,
 				Tokens: message.Tokens, Counter: message.Counter,
 			}
-			chunk.add(imported)
-			createdAts = append(createdAts, message.CreatedAt)
+			chunk.add(owner, message.Sequence, message.CreatedAt, &imported)
 			bytes += rules.MessageBytes(&imported)
 		}
-		if len(createdAts) == 0 {
+		if len(chunk.Ids) == 0 {
 			break
 		}
-		if sequences[0] < base {
-			err := queries.ForkImport(ctx, q, db.ForkImportParams{
-				SessionID: other, Importer: toUUID(sessionID), Sequences: sequences, Ids: chunk.ids, Roles: chunk.roles, Contents: chunk.contents,
-				Metadatas: chunk.metadatas, Payloads: chunk.payloads, Kinds: chunk.kinds, CallIds: chunk.callIDs,
-				OccurredAts: chunk.occurredAts, CreatedAts: createdAts, Tokens: chunk.tokens, Counters: chunk.counters, Follows: chunk.follows,
-			})
-			if conn.Violates(err, uniqueMessageID) {
-				return 0, &conn.Answer{Err: rules.MessageTwice()}
-			}
-			if err != nil {
-				return 0, err
-			}
-			continue
-		}
-		written, err := queries.MessageImport(ctx, q, db.MessageImportParams{
-			SessionID:     toUUID(sessionID),
-			FirstSequence: count,
-			Ids:           chunk.ids,
-			Roles:         chunk.roles,
-			Contents:      chunk.contents,
-			Metadatas:     chunk.metadatas,
-			Payloads:      chunk.payloads,
-			Kinds:         chunk.kinds,
-			CallIds:       chunk.callIDs,
-			OccurredAts:   chunk.occurredAts,
-			CreatedAts:    createdAts,
-			Tokens:        chunk.tokens,
-			Counters:      chunk.counters,
-			Follows:       chunk.follows,
+		store := &conn.Pipeline{}
+		store.Add(func(q db.DBTX) error { return queries.MessageInsert(ctx, q, chunk.MessageInsertParams) })
+		store.Add(func(q db.DBTX) error {
+			counted, err := queries.MessageCount(ctx, q, db.MessageCountParams{SessionID: toUUID(sessionID), NextSequence: count})
+			return conn.Whole(counted, 1, err)
 		})
-		switch {
-		case conn.Violates(err, uniqueMessageID):
+		err := store.Send(ctx, q)
+		if conn.Violates(err, uniqueMessageID) {
 			return 0, &conn.Answer{Err: rules.MessageTwice()}
-		case err != nil:
-			return 0, err
-		case written != int64(len(createdAts)):
-			// This transaction created the session, so nobody else can append.
-			return 0, &conn.Answer{Err: &repo.ImportError{Field: "messages", Reason: "were not stored in full"}}
 		}
-		count += written
+		if err != nil {
+			return 0, err
+		}
 	}
 	if branches {
 		if err := queries.BranchImport(ctx, q, db.BranchImportParams{SessionID: toUUID(sessionID), Follows: reader.History().Head}); err != nil {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -46,16 +44,16 @@ func catchUp(ctx context.Context, q db.DBTX, refused error) error {
 	if err != nil {
 		return err
 	}
-	latest, err := queries.FenceCatchUpSession(ctx, q, db.FenceCatchUpSessionParams{SessionID: toUUID(id), Namespace: leaseNamespace})
+	row, err := queries.FenceCatchUpSession(ctx, q, db.FenceCatchUpSessionParams{SessionID: toUUID(id), Namespace: leaseNamespace})
 	switch {
 	case conn.IsNoRows(err):
 		return nil // a new attempt finds no session
 	case err != nil:
 		return err
-	case latest == fenced.Fence:
+	case row.Fence == fenced.Fence:
 		return nil
 	}
-	return &conn.Answer{Err: &repo.FencedError{Key: fenced.Key, Fence: fenced.Fence, Latest: latest}}
+	return &conn.Answer{Err: &repo.FencedError{Key: fenced.Key, Fence: fenced.Fence, Latest: row.Fence}}
 }
 
 // catchUp tells the sessions of turns of their leases. Their rows are locked.
@@ -65,11 +63,11 @@ func (l *ledger) catchUp(ctx context.Context, q db.DBTX, items []*turn) error {
 		if counter == nil || a.fence <= counter.fence {
 			continue
 		}
-		latest, err := queries.FenceCatchUpSession(ctx, q, db.FenceCatchUpSessionParams{SessionID: toUUID(a.sessionID), Namespace: leaseNamespace})
+		row, err := queries.FenceCatchUpSession(ctx, q, db.FenceCatchUpSessionParams{SessionID: toUUID(a.sessionID), Namespace: leaseNamespace})
 		if err != nil {
 			return err
 		}
-		counter.fence, counter.hint = latest, pgtype.TID{} // that has moved it
+		counter.fence, counter.hint = row.Fence, row.Hint
 	}
 	return nil
 }

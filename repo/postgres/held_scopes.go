@@ -205,7 +205,7 @@ func (h *heldScopes) queue(s *heldScope) {
 	err := h.conns.Run(h.ctx, conn.Reading, func(q db.DBTX) error {
 		wait := &conn.Pipeline{}
 		wait.Add(func(q db.DBTX) error { return queries.TurnLimitQueue(h.ctx, q) })
-		wait.Add(func(q db.DBTX) error { return awaitScope(h.ctx, q, s.scope) })
+		wait.Add(func(q db.DBTX) error { return awaitScopes(h.ctx, q, []repo.Scope{s.scope}) })
 		return wait.Send(h.ctx, q)
 	})
 	<-h.budget.Apart

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -61,8 +60,8 @@ type ledger struct {
 	// places are where the counter rows are after that.
 	places []place[repo.ID]
 
-	// plain: messages are written by plain statements.
-	plain bool
+	// hints say where counter rows may be. Nil: nobody knows.
+	hints *hints[repo.ID]
 	// undoes: what is decided may be taken back, by undo.
 	undoes bool
 	undo   []func()
@@ -168,8 +167,11 @@ func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
 		limit()
 	}
 	if sessions := sortedIDs(l.counters); len(sessions) > 0 {
+		if waits.sessions {
+			p.Add(func(q db.DBTX) error { return queries.TurnAwaitCounters(ctx, q, sessions) })
+		}
 		p.Add(func(q db.DBTX) error {
-			rows, err := queries.TurnLockCounters(ctx, q, db.TurnLockCountersParams{SessionIds: sessions, Waits: waits.sessions})
+			rows, err := queries.TurnLockCounters(ctx, q, db.TurnLockCountersParams{SessionIds: sessions, Hints: each(sessions, l.hintOf)})
 			for _, row := range rows {
 				if row.Held && waits.sessions {
 					continue // it was deleted during the wait
@@ -185,8 +187,11 @@ func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
 		})
 	}
 	if sessions := sortedIDs(l.usages); len(sessions) > 0 {
+		if waits.sessions {
+			p.Add(func(q db.DBTX) error { return queries.TurnAwaitUsages(ctx, q, sessions) })
+		}
 		p.Add(func(q db.DBTX) error {
-			rows, err := queries.TurnLockUsages(ctx, locking(q, waits.sessions), sessions)
+			rows, err := queries.TurnLockUsages(ctx, q, sessions)
 			for _, row := range rows {
 				l.usages[row.SessionID.Bytes] = &usageRow{
 					total:  usageOf(row.InputTokens, row.OutputTokens, row.CostNanos),
@@ -204,8 +209,11 @@ func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
 		lockScopes(ctx, p, scopes)
 	}
 	if len(scopes) > 0 {
+		if waits.scopes && !waits.creates {
+			p.Add(func(q db.DBTX) error { return awaitScopes(ctx, q, scopes) })
+		}
 		p.Add(func(q db.DBTX) error {
-			rows, err := queries.TurnLockScopes(ctx, locking(q, waits.scopes), lockParams(scopes))
+			rows, err := queries.TurnLockScopes(ctx, q, lockParams(scopes))
 			for _, row := range rows {
 				if row.Held && waits.scopes {
 					continue // it was erased during the wait
@@ -224,6 +232,19 @@ func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
 func lockParams(scopes []repo.Scope) db.TurnLockScopesParams {
 	columns := newScopeColumns(scopes)
 	return db.TurnLockScopesParams{SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names}
+}
+
+func awaitScopes(ctx context.Context, q db.DBTX, scopes []repo.Scope) error {
+	columns := newScopeColumns(scopes)
+	return queries.TurnAwaitScopes(ctx, q, db.TurnAwaitScopesParams{SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names})
+}
+
+// hintOf returns where a session's counter may be.
+func (l *ledger) hintOf(id pgtype.UUID) pgtype.TID {
+	if l.hints == nil {
+		return pgtype.TID{}
+	}
+	return l.hints.of(id.Bytes)
 }
 
 // sortedScopes returns the scopes in the order in which they are locked.
@@ -527,38 +548,36 @@ func (l *ledger) write(ctx context.Context, p *conn.Pipeline) bool {
 	return len(p.Steps) > 0
 }
 
-// writeMessages adds the statement that writes the messages. Its transaction has the locks, at
-// whatever level, and what was accepted fits: each session has its row in the answer.
+// writeMessages adds the statements that write the messages. The time is that of the lock, which nobody else has had since.
 func (l *ledger) writeMessages(ctx context.Context, p *conn.Pipeline) {
 	if len(l.sessions) == 0 {
 		return
 	}
-	if l.plain {
-		l.writePlain(ctx, p)
-		return
-	}
-	statements := make([]*statement, len(l.sessions))
-	for i, session := range l.sessions {
-		counter := l.counters[session]
-		// What was accepted has the latest token, or none, which needs none.
-		statements[i] = &statement{appends: counter.appends, fence: counter.fence, hint: counter.hint, rewound: true}
+	var advance db.MessageAdvanceParams
+	var messages columns
+	for _, session := range l.sessions {
+		counter, owner := l.counters[session], toUUID(session)
+		advance.SessionIds, advance.Hints = append(advance.SessionIds, owner), append(advance.Hints, counter.hint)
+		advance.NextSequences = append(advance.NextSequences, counter.next)
+		advance.UpdatedAts = append(advance.UpdatedAts, counter.updated)
+		for _, a := range counter.appends {
+			a.outcome.createdAt = &counter.updated
+			messages.follow(a.outcome.follows)
+			for i := range a.messages {
+				messages.add(owner, a.outcome.first+int64(i), counter.updated, &a.messages[i])
+			}
+		}
 	}
 	p.Add(func(q db.DBTX) error {
-		answers, err := sendMany(ctx, q, statements, conn.AtAnyLevel)
-		if err != nil {
-			return err
+		rows, err := queries.MessageAdvance(ctx, q, advance)
+		for _, row := range rows {
+			session := repo.ID(row.SessionID.Bytes)
+			counter := l.counters[session]
+			l.places = append(l.places, place[repo.ID]{session, row.Hint, counter.stored, counter.next})
 		}
-		for i, answer := range answers {
-			if answer == nil {
-				return errors.New("a session was not written whose row is locked")
-			}
-			for _, a := range statements[i].appends {
-				a.outcome.createdAt = &answer.createdAt
-			}
-			l.places = append(l.places, answer.place)
-		}
-		return nil
+		return err
 	})
+	p.Add(func(q db.DBTX) error { return queries.MessageInsert(ctx, q, messages.MessageInsertParams) })
 }
 
 // writeBranches adds the statements that note which sessions were rewound. Adding messages has set their counters to follow

@@ -126,30 +126,19 @@ func (l *ledger) patienceOf(session repo.ID) time.Duration {
 func (l *ledger) awaiting(a *turn) (wait func(context.Context, db.DBTX) error, counter bool) {
 	session := toUUID(a.sessionID)
 	if row := l.counters[a.sessionID]; row != nil && row.held {
-		return func(ctx context.Context, q db.DBTX) error { return awaitCounters(ctx, q, session) }, true
+		return func(ctx context.Context, q db.DBTX) error {
+			return queries.TurnAwaitCounters(ctx, q, []pgtype.UUID{session})
+		}, true
 	}
 	if a.more == nil {
 		return nil, false
 	}
 	for _, scope := range a.more.State.Scopes {
 		if row := l.scopes[scope.Scope]; row != nil && row.held {
-			return func(ctx context.Context, q db.DBTX) error { return awaitScope(ctx, q, scope.Scope) }, false
+			return func(ctx context.Context, q db.DBTX) error { return awaitScopes(ctx, q, []repo.Scope{scope.Scope}) }, false
 		}
 	}
-	return func(ctx context.Context, q db.DBTX) error { return awaitUsages(ctx, q, session) }, false
-}
-
-func awaitCounters(ctx context.Context, q db.DBTX, ids ...pgtype.UUID) error {
-	_, err := queries.TurnLockCounters(ctx, q, db.TurnLockCountersParams{SessionIds: ids, Waits: true})
-	return err
-}
-
-func awaitUsages(ctx context.Context, q db.DBTX, ids ...pgtype.UUID) error {
-	_, err := queries.TurnLockUsages(ctx, locking(q, true), ids)
-	return err
-}
-
-func awaitScope(ctx context.Context, q db.DBTX, scope repo.Scope) error {
-	_, err := queries.TurnLockScopes(ctx, locking(q, true), lockParams([]repo.Scope{scope}))
-	return err
+	return func(ctx context.Context, q db.DBTX) error {
+		return queries.TurnAwaitUsages(ctx, q, []pgtype.UUID{session})
+	}, false
 }

@@ -100,8 +100,11 @@ func (s *sessions) usedAction(ctx context.Context, name repo.ActionName, again b
 func (l *ledger) lockWork(ctx context.Context, p *conn.Pipeline, waits bool) {
 	l.waits = waits
 	if names := slices.Sorted(maps.Keys(l.actions)); len(names) > 0 {
+		if waits {
+			p.Add(func(q db.DBTX) error { return queries.TurnAwaitActions(ctx, q, names) })
+		}
 		p.Add(func(q db.DBTX) error {
-			rows, err := queries.TurnFindActions(ctx, locking(q, waits), names)
+			rows, err := queries.TurnFindActions(ctx, q, names)
 			for _, row := range rows {
 				l.actions[row.Name] = row.Version
 			}

@@ -14,14 +14,12 @@ import (
 
 // There is one kind of write to a session: a turn. An append is a turn with nothing but messages.
 //
-// What SQL decides: a group that has nothing but messages is one statement, which writes each
-// session that is free, exists, and has the sequence and the token that are expected
-// (MessageAppendOne and MessageAppend in queries/messages.sql). It does not say why it has left a
-// session out.
+// A group is made by the ledger (ledger.go): it locks the rows, reads what a turn depends on, decides
+// by the rules that the store in memory has, too, and writes.
 //
-// What Go decides: all else. The ledger (ledger.go) locks the rows, reads what a turn depends on,
-// decides by the rules that the store in memory has, too, and writes. It is asked about groups
-// with turns, and about messages that the statement has left out.
+// A lone message is one statement (MessageAppendOne in queries/messages.sql), which writes it if the
+// session is free, exists, and has the sequence and the token that are expected. The statement does not
+// say why it has written nothing: then the ledger is asked.
 
 // write is what is queued for a group: a turn, or turns that are made together.
 type write interface {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -24,8 +25,8 @@ func (w *writer) commit() {
 	switch sharing := slices.ContainsFunc(w.Tasks, func(t *task) bool { return shares(t.Item) }); {
 	case w.Waits && sharing:
 		w.Run(w.skipSpanning(w.Tasks), w.awaitRows)
-	case onlyMessages(w.Tasks) && (!w.Waits || len(statements(w.Tasks)) == 1) && !w.conns.Distributed.Load():
-		w.Run(w.Tasks, w.sendMessages)
+	case len(w.Tasks) == 1 && !w.Waits && isLone(w.Tasks[0].Item) && !w.conns.Distributed.Load():
+		w.Run(w.Tasks, w.sendLone)
 	default:
 		// A group of turns that change shared scopes delays no other. A pool that has no
 		// connection to spare has no group that waits.
@@ -34,83 +35,69 @@ func (w *writer) commit() {
 	}
 }
 
-func onlyMessages(tasks []*task) bool {
-	return !slices.ContainsFunc(tasks, func(t *task) bool {
-		a, one := t.Item.(*turn)
-		return !one || a.more != nil
+// isLone reports whether a write is one message: then one statement makes it.
+func isLone(item write) bool {
+	a, one := item.(*turn)
+	return one && a.more == nil && len(a.messages) == 1
+}
+
+// sendLone sends the statement of one message. If that writes nothing, the ledger finds out why.
+func (w *writer) sendLone(ctx context.Context, q db.DBTX, tasks []*task) (func(), func(*task) bool, error) {
+	a := tasks[0].Item.turns()[0]
+	// It checks the level itself, so that none has to be set before it.
+	guarded := db.DBTX(q.(conn.Alone).Conn)
+	if w.conns.OtherLevel.Load() {
+		guarded = q
+	}
+	row, err := appendOne(ctx, guarded, a, w.hints.of(a.sessionID))
+	switch {
+	case conn.IsNoRows(err):
+		return func() {
+			w.hints.forget(a.sessionID)
+			w.Run(tasks, w.sendTurns)
+		}, nil, nil
+	case err != nil:
+		return nil, nil, err
+	}
+	return func() {
+		a.outcome = outcome{first: row.Sequence, createdAt: &row.UpdatedAt}
+		w.hints.learn(place[repo.ID]{a.sessionID, row.Hint, row.Sequence, row.Sequence + 1})
+		w.tell(newsOf(a)...)
+		w.Done(tasks[0], nil)
+	}, nil, nil
+}
+
+// appendOneBehind sends the statement of one message behind one that waits for the counter row, and reports whether it was written.
+func appendOneBehind(ctx context.Context, q db.DBTX, a *turn) (bool, error) {
+	row, err := conn.After(ctx, q,
+		func(q db.DBTX) error { return queries.TurnAwaitCounters(ctx, q, toUUIDs([]repo.ID{a.sessionID})) },
+		func(q db.DBTX) (db.MessageAppendOneRow, error) { return appendOne(ctx, q, a, pgtype.TID{}) })
+	if conn.IsNoRows(err) {
+		return false, nil
+	}
+	a.outcome = outcome{first: row.Sequence, createdAt: &row.UpdatedAt}
+	return err == nil, err
+}
+
+func appendOne(ctx context.Context, q db.DBTX, a *turn, hint pgtype.TID) (db.MessageAppendOneRow, error) {
+	m := &a.messages[0]
+	return queries.MessageAppendOne(ctx, q, db.MessageAppendOneParams{
+		SessionID:  toUUID(a.sessionID),
+		ID:         toUUID(m.ID),
+		Role:       string(m.Role),
+		Content:    m.Content,
+		Metadata:   string(m.Metadata),
+		Payload:    m.Payload,
+		Kind:       m.Kind,
+		CallID:     m.CallID,
+		OccurredAt: m.OccurredAt,
+		Tokens:     int32(m.Tokens),
+		Counter:    m.Counter,
+		Fence:      a.fence,
+		Expected:   a.expected,
+		CheckID:    a.repeatable || a.Unsure,
+		Hint:       hint,
 	})
-}
-
-// sendMessages sends one statement for each session, all as one transaction. The session's other
-// appends return. The counter rows are found by the hints, if there are any. Only a group that
-// waits, and has no hint, waits for the row.
-func (w *writer) sendMessages(ctx context.Context, q db.DBTX, tasks []*task) (func(), func(*task) bool, error) {
-	all := statements(tasks)
-	first := all[:0]
-	for _, s := range all {
-		if len(first) > 0 && first[len(first)-1].sessionID() == s.sessionID() {
-			for _, t := range s.tasks {
-				w.Return(t)
-			}
-			continue
-		}
-		s.hint = w.hints.of(s.sessionID())
-		first = append(first, s)
-	}
-	var answers []*written
-	var err error
-	if w.Waits && !first[0].hint.Valid {
-		answers, err = w.sendWaiting(q, first[0])
-	} else {
-		// These check the level themselves, so that none has to be set before them.
-		guarded := db.DBTX(q.(conn.Alone).Conn)
-		if w.conns.OtherLevel.Load() {
-			guarded = q
-		}
-		answers, err = sendAppends(ctx, guarded, first)
-	}
-	return func() { w.answer(first, answers) }, nil, err
-}
-
-// sendWaiting sends the statement of one session, which waits for its counter row.
-func (w *writer) sendWaiting(q db.DBTX, s *statement) (_ []*written, err error) {
-	ctx, stop := w.GiveUp(q.(conn.Alone).Conn)
-	defer func() { stop(err) }()
-	answer, err := sendLocked(ctx, q, s, conn.AtReadCommitted)
-	return []*written{answer}, err
-}
-
-// answer gives those that were written their answer. Those of a wrong hint are sent again
-// without it. The other appends are held, if their session is likely to be locked, or the ledger
-// decides on them.
-func (w *writer) answer(statements []*statement, answers []*written) {
-	var again, rest []*task
-	var news []news
-	places := make([]place[repo.ID], 0, len(statements))
-	for i, s := range statements {
-		switch answer := answers[i]; {
-		case answer != nil:
-			places = append(places, answer.place)
-			s.written(answer.first, answer.createdAt)
-			for j, t := range s.tasks {
-				news = append(news, newsOf(s.appends[j])...)
-				w.Done(t, nil)
-			}
-		case s.hint.Valid || w.Waits && w.hints.of(s.sessionID()).Valid:
-			w.hints.forget(s.sessionID())
-			again = append(again, s.tasks...)
-		case s.isPlain() && !w.Waits:
-			for _, t := range s.tasks {
-				w.Hold(t, 0)
-			}
-		default:
-			rest = append(rest, s.tasks...)
-		}
-	}
-	w.hints.learn(places...)
-	w.tell(news...)
-	w.Run(again, w.sendMessages)
-	w.Run(rest, w.sendTurns)
 }
 
 // sendTurns makes a transaction of two round trips: the first locks the rows and reads what the
@@ -153,7 +140,7 @@ func (w *writer) lock(ctx context.Context, pg *pgx.Conn, tasks []*task) (l *ledg
 	}
 	turns := turnsOf(tasks)
 	l = newLedger(turns)
-	l.plain = w.conns.Distributed.Load()
+	l.hints = &w.hints
 	p := &conn.Pipeline{}
 	p.Exec(ctx, "begin isolation level read committed")
 	l.lock(ctx, p, waiting{sessions: w.Waits, scopes: w.Waits || w.awaits, brief: w.awaits})
@@ -263,9 +250,9 @@ func (w *writer) awaitRows(_ context.Context, q db.DBTX, tasks []*task) (_ func(
 	l := newLedger(turnsOf(tasks))
 	ctx, stop := w.GiveUp(q.(conn.Alone).Conn)
 	defer func() { stop(err) }()
-	err = awaitCounters(ctx, q, sortedIDs(l.counters)...)
+	err = queries.TurnAwaitCounters(ctx, q, sortedIDs(l.counters))
 	if usages := sortedIDs(l.usages); err == nil && len(usages) > 0 {
-		err = awaitUsages(ctx, q, usages...)
+		err = queries.TurnAwaitUsages(ctx, q, usages)
 	}
 	if err != nil {
 		return nil, nil, &conn.Answer{Err: conn.Translate(ctx, err, conn.Reading)}

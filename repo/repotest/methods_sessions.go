@@ -97,7 +97,7 @@ var sessionCalls = []call{
 	{name: "Sessions.Branches", reads: true, args: func(f *fixture) args { return args{f.session(), 1} }},
 	{name: "Sessions.Messages", reads: true, args: func(f *fixture) args { return args{f.session(), 0} }},
 	{name: "Sessions.Follow", reads: true, waits: 2, args: func(f *fixture) args { return args{f.session(), 0} }},
-	{name: "Sessions.Append", args: func(f *fixture) args {
+	{name: "Sessions.Append", trips: 2, args: func(f *fixture) args {
 		return args{f.session(), []repo.NewMessage{fullMessage(), user(secret)}}
 	}},
 	{name: "Sessions.Append/one", args: func(f *fixture) args {

@@ -88,10 +88,8 @@ func BenchmarkIsolation(b *testing.B) {
 		run  func(q between) error
 	}{
 		{"append", func(q between) error {
-			_, err := queries.MessageAppend(ctx, q, db.MessageAppendParams{
-				SessionIds: []pgtype.UUID{id}, Unplaced: []pgtype.UUID{id}, Sizes: []int64{1}, Owners: []pgtype.UUID{id}, Places: []int64{1},
-				Ids: []pgtype.UUID{{Bytes: repo.NewID(), Valid: true}}, Roles: []string{"user"},
-				Contents: []string{"hello"}, Metadatas: []string{"{}"}, Payloads: [][]byte{nil}, OccurredAts: []time.Time{{}},
+			_, err := queries.MessageAppendOne(ctx, q, db.MessageAppendOneParams{
+				SessionID: id, ID: pgtype.UUID{Bytes: repo.NewID(), Valid: true}, Role: "user", Content: "hello", Metadata: "{}",
 			})
 			return err
 		}},

@@ -97,7 +97,7 @@ func (r *recorder) EndGroup(ctx context.Context, g observe.Group, result observe
 }
 
 func (r *recorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(data.SQL, "name: MessageAppend") {
+	if strings.Contains(data.SQL, "name: MessageAppendOne ") || strings.Contains(data.SQL, "name: MessageInsert ") {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if ctx.Value(ctxKey("group")) != nil {

@@ -1,6 +1,9 @@
 package postgres
 
 import (
+	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,13 +35,16 @@ func TestHintOfAnotherRow(t *testing.T) {
 	if err != nil || one.Sequence != 0 {
 		t.Errorf("one message: %+v, %v", one, err)
 	}
-	many, err := db.New().MessageAppend(t.Context(), pool, db.MessageAppendParams{
-		Hints: []pgtype.TID{hint}, SessionIds: []pgtype.UUID{id(own)}, Sizes: []int64{1}, Owners: []pgtype.UUID{id(own)}, Places: []int64{1},
-		Ids: []pgtype.UUID{id(repo.NewID())}, Roles: []string{"user"}, Contents: []string{"x"}, Metadatas: []string{"{}"},
-		Payloads: [][]byte{nil}, OccurredAts: []time.Time{{}},
+	locked, err := db.New().TurnLockCounters(t.Context(), pool, db.TurnLockCountersParams{
+		SessionIds: []pgtype.UUID{id(own)}, Hints: []pgtype.TID{hint},
 	})
-	if err != nil || len(many) > 0 {
-		t.Errorf("a group: %+v, %v", many, err)
+	if err != nil || len(locked) != 1 || locked[0].SessionID != id(own) || locked[0].Held || locked[0].Hint == hint {
+		t.Errorf("a group locks %+v, %v", locked, err)
+	}
+	if _, err = db.New().MessageAdvance(t.Context(), pool, db.MessageAdvanceParams{
+		Hints: []pgtype.TID{hint}, SessionIds: []pgtype.UUID{id(own)}, NextSequences: []int64{9}, UpdatedAts: []time.Time{{}},
+	}); err == nil {
+		t.Error("a group advances another session's counter")
 	}
 	wantMessages(t, store, own, 1)
 	wantMessages(t, store, other, 0)
@@ -62,20 +68,40 @@ func TestHintOfAnotherRow(t *testing.T) {
 // and nothing of theirs is written.
 func TestGroupOfExpectedSequences(t *testing.T) {
 	t.Parallel()
-	databaseURL := pgtest.ReadCommitted(pgtest.NewDatabase(t))
-	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
-	pool := pgtest.NewPool(t, databaseURL)
-	ids := []pgtype.UUID{{Bytes: pgtest.NewSession(t, store), Valid: true}, {Bytes: pgtest.NewSession(t, store), Valid: true}}
-	rows, err := db.New().MessageAppend(t.Context(), pool, db.MessageAppendParams{
-		Unplaced: ids, SessionIds: ids, Sizes: []int64{1, 1}, Expecteds: []int64{1, 0}, Owners: ids, Places: []int64{1, 1},
-		Ids: []pgtype.UUID{{Bytes: repo.NewID(), Valid: true}, {Bytes: repo.NewID(), Valid: true}}, Roles: []string{"user", "user"},
-		Contents: []string{"x", "y"}, Metadatas: []string{"{}", "{}"}, Payloads: [][]byte{nil, nil}, OccurredAts: []time.Time{{}, {}},
-	})
-	if err != nil || len(rows) != 1 || rows[0].SessionID != ids[1] {
-		t.Errorf("%+v, %v", rows, err)
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
+	const sessions, writers = 4, 6
+	ids := make([]repo.ID, sessions)
+	for i := range ids {
+		ids[i] = pgtest.NewSession(t, store)
 	}
-	wantMessages(t, store, ids[0].Bytes, 0)
-	wantMessages(t, store, ids[1].Bytes, 1)
+	tx := beginTx(t, store)
+	pgtest.Exec(t, tx, "SELECT FROM session_counters ORDER BY session_id FOR UPDATE")
+	var running sync.WaitGroup
+	won := make([]atomic.Int64, sessions)
+	for i, id := range ids {
+		for range writers {
+			running.Go(func() {
+				_, err := store.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: []repo.NewMessage{user("x")}, Expected: new(int64)})
+				switch conflict, is := errors.AsType[*repo.SequenceConflictError](err); {
+				case err == nil:
+					won[i].Add(1)
+				case !is || conflict.Next != 1:
+					t.Error(err)
+				}
+			})
+		}
+	}
+	awaitQueued(t, store, sessions*writers/2)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	running.Wait()
+	for i, id := range ids {
+		if won[i].Load() != 1 {
+			t.Errorf("%d appends were made at sequence 0", won[i].Load())
+		}
+		wantMessages(t, store, id, 1)
+	}
 }
 
 func wantMessages(t *testing.T, store repo.Repositories, id repo.ID, want int64) {

@@ -383,8 +383,8 @@ func TestIsolationOfTheCallerStays(t *testing.T) {
 	}
 }
 
-// The statements that are sent without their level write nothing at another one.
-func TestStatementsThatCheckTheirLevel(t *testing.T) {
+// The statement that is sent without its level writes nothing at another one.
+func TestAppendChecksItsLevel(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
 	pool := pgtest.NewPool(t, databaseURL)
@@ -393,35 +393,20 @@ func TestStatementsThatCheckTheirLevel(t *testing.T) {
 	session := pgtype.UUID{Bytes: id, Valid: true}
 	message := pgtype.UUID{Bytes: repo.NewID(), Valid: true}
 	one := db.MessageAppendOneParams{SessionID: session, ID: message, Role: "user", Content: "x", Metadata: "{}"}
-	plain := db.MessageAppendParams{
-		SessionIds: []pgtype.UUID{session}, Unplaced: []pgtype.UUID{session}, Sizes: []int64{1}, Owners: []pgtype.UUID{session}, Places: []int64{1}, Ids: []pgtype.UUID{message},
-		Roles: []string{"user"}, Contents: []string{"x"}, Metadatas: []string{"{}"}, Payloads: [][]byte{nil}, OccurredAts: []time.Time{{}},
-	}
-	statements := map[string]func(tx pgx.Tx) (written bool, err error){
-		"MessageAppendOne": func(tx pgx.Tx) (bool, error) {
+	for _, level := range levels {
+		err := pgx.BeginTxFunc(t.Context(), pool, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
 			_, err := db.New().MessageAppendOne(t.Context(), tx, one)
+			written := err == nil
 			if errors.Is(err, pgx.ErrNoRows) {
-				return false, nil
+				err = nil
 			}
-			return true, err
-		},
-		"MessageAppend": func(tx pgx.Tx) (bool, error) {
-			rows, err := db.New().MessageAppend(t.Context(), tx, plain)
-			return len(rows) > 0, err
-		},
-	}
-	for name, statement := range statements {
-		for _, level := range levels {
-			err := pgx.BeginTxFunc(t.Context(), pool, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
-				written, err := statement(tx)
-				if err == nil && written != (level == pgx.ReadCommitted) {
-					t.Errorf("%s, %s: written is %v", name, level, written)
-				}
-				return errors.Join(err, tx.Rollback(t.Context()))
-			})
-			if err != nil && !errors.Is(err, pgx.ErrTxClosed) {
-				t.Errorf("%s, %s: %v", name, level, err)
+			if written != (level == pgx.ReadCommitted) {
+				t.Errorf("%s: written is %v", level, written)
 			}
+			return errors.Join(err, tx.Rollback(t.Context()))
+		})
+		if err != nil && !errors.Is(err, pgx.ErrTxClosed) {
+			t.Errorf("%s: %v", level, err)
 		}
 	}
 }

@@ -140,7 +140,7 @@ func TestRowsThatATriggerLeavesOut(t *testing.T) {
 	}
 	trigger(t, databaseURL, "session_counters", "")
 	pgtest.Exec(t, pgtest.Connect(t, databaseURL), "CREATE OR REPLACE FUNCTION owners_messages() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.sequence = 3 THEN RETURN NULL; END IF; RETURN NEW; END $$")
-	if _, err := s.Import(ctx, &document, true); !errors.Is(err, repo.ErrImport) {
+	if _, err := s.Import(ctx, &document, true); !errors.Is(err, repo.ErrConflict) {
 		t.Errorf("Import: %v", err)
 	}
 	if _, err := s.Get(ctx, id); !errors.Is(err, repo.ErrNotFound) {

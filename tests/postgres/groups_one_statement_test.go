@@ -22,7 +22,7 @@ import (
 type joinCounter struct{ count atomic.Int64 }
 
 func (c *joinCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(data.SQL, "-- name: MessageAppend ") {
+	if strings.Contains(data.SQL, "-- name: MessageInsert ") {
 		c.count.Add(1)
 	}
 	return ctx
@@ -324,7 +324,7 @@ func TestAppendsArePlannedOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	for _, name := range []string{"MessageAppend ", "MessageAppendOne "} {
+	for _, name := range []string{"MessageAdvance ", "MessageInsert ", "TurnLockCounters ", "MessageAppendOne "} {
 		wantPlannedOnce(t, pool, name)
 	}
 }

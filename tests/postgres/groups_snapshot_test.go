@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,24 @@ import (
 
 // grouped are writes that are made in groups. Each makes what it needs, and returns how to write once more.
 var grouped = map[string]func(t *testing.T, store *agentstore.Store) (write func() error){
+	"append": func(t *testing.T, store *agentstore.Store) func() error {
+		id := pgtest.NewSession(t, store)
+		return func() error { return second(store.Sessions().Append(t.Context(), id, user("x"))) }
+	},
+	"append of two": func(t *testing.T, store *agentstore.Store) func() error {
+		id := pgtest.NewSession(t, store)
+		return func() error { return second(store.Sessions().Append(t.Context(), id, user("x"), user("y"))) }
+	},
+	"turn": func(t *testing.T, store *agentstore.Store) func() error {
+		id := pgtest.NewSession(t, store)
+		return func() error {
+			turn := repo.Turn{
+				SessionID: id, ID: repo.NewID().String(), Messages: []repo.NewMessage{user("x")},
+				State: []repo.StateChange{{Key: "k", Value: json.RawMessage("1")}},
+			}
+			return second(store.Sessions().AppendTurn(t.Context(), turn))
+		}
+	},
 	"part": func(t *testing.T, store *agentstore.Store) func() error {
 		stream, err := store.Streams().Open(t.Context(), repo.NewStream{Key: "k", Owner: "o", TTL: time.Hour, Session: pgtest.NewSession(t, store)})
 		if err != nil {
@@ -41,7 +60,7 @@ var grouped = map[string]func(t *testing.T, store *agentstore.Store) (write func
 
 // The tables were as small as can be when the server made its plans, which it keeps. Then an open snapshot keeps 20,000 versions of
 // each row. A write reads a few blocks nevertheless.
-// Guarantee: Claims: Beside an old snapshot no claim or transition reads all plans.
+// Guarantee: Messages: Beside an old snapshot no grouped write reads all versions of a row.
 func TestGroupedWritesBesideASnapshot(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range grouped {

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -38,17 +37,6 @@ func TestPlainAppendFollowsTheRow(t *testing.T) {
 		_, err := queries.MessageAppendOne(ctx, conn, db.MessageAppendOneParams{
 			SessionID: session, ID: pgtype.UUID{Bytes: repo.NewID(), Valid: true}, Role: "user", Content: "x", Metadata: "{}",
 		})
-		return err
-	}
-	plain := func(ctx context.Context, conn *pgx.Conn, session pgtype.UUID) error {
-		rows, err := queries.MessageAppend(ctx, conn, db.MessageAppendParams{
-			SessionIds: []pgtype.UUID{session}, Unplaced: []pgtype.UUID{session}, Sizes: []int64{1}, Owners: []pgtype.UUID{session}, Places: []int64{1},
-			Ids: []pgtype.UUID{{Bytes: repo.NewID(), Valid: true}}, Roles: []string{"user"}, Contents: []string{"x"},
-			Metadatas: []string{"{}"}, Payloads: [][]byte{nil}, OccurredAts: []time.Time{{}},
-		})
-		if err == nil && len(rows) == 0 {
-			err = pgx.ErrNoRows
-		}
 		return err
 	}
 	naive := func(ctx context.Context, conn *pgx.Conn, session pgtype.UUID) error {
@@ -93,9 +81,6 @@ func TestPlainAppendFollowsTheRow(t *testing.T) {
 	}
 	if failed := run(one); failed > 0 {
 		t.Errorf("%d failed", failed)
-	}
-	if failed := run(plain); failed > 0 {
-		t.Errorf("in a group: %d failed", failed)
 	}
 	await.For(t, "an append of the naive way fails", func() bool { return run(naive) > 0 })
 }

@@ -98,7 +98,7 @@ func TestNothingChangesBetweenReadAndWrite(t *testing.T) {
 				changed := make(chan error, 1)
 				var once atomic.Bool
 				before := func(statement string) {
-					if !strings.HasPrefix(statement, "-- name: MessageAppend") || once.Swap(true) {
+					if !strings.HasPrefix(statement, "-- name: MessageAdvance") || once.Swap(true) {
 						return
 					}
 					ended := make(chan struct{})

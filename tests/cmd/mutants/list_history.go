@@ -3,11 +3,9 @@ package main
 // History: what a message follows, what a transcript has, and what forks keep.
 var historyMutants = []mutant{
 	{"history/a message behind a switch follows the last one", query("MessageAppendOne", always("c.follows")), inPool("History/Switch")},
-	{"history/messages behind a switch follow the last one", query("MessageAppend", always("c.follows", "@rewound")), inPool("History/Switch")},
-	{"history/a switch is for ever", query("MessageAppend", dropSet("follows")), inPool("History/Switch")},
+	{"history/a switch is for ever", query("MessageAdvance", dropSet("follows")), inPool("History/Switch")},
 	{"history/a switch that is not stored", in(inRepo, "ledger.writeBranches", neverAll("sessions")), inPool("History/Switch")},
 	{"history/a rewound session is as others", in(inRepo, "ledger.writeBranches", neverAll("l.branching")), inPool("History/Rewind")},
-	{"history/a turn that does not say what it follows", in(inRepo, "manyParams", neverAll("s.rewound")), inPool("History/Rewind")},
 	{"history/a head that nobody compares", in("internal/rules", "Turn.Add", never("v.Head")), inMemory("History/Head")},
 	{"history/after what there is not", in("internal/rules", "Turn.Add", never("v.Has")), inMemory("History/AfterInvalid")},
 	{"history/a digest without what the turn follows", in("internal/rules", "Turn.digest", neverAll("t.After")), inMemory("History/AfterRepeated")},

@@ -2,8 +2,7 @@ package main
 
 // Turns: what is decided between the locks and the writes.
 var turnMutants = []mutant{
-	{"turns/a session that a group does not lock", query("TurnLockCounters", dropLock("SKIP")), inPostgres("TestNothingChangesBetweenReadAndWrite")},
-	{"turns/a session that a transaction does not lock", query("TurnLockCounters", dropWait()), inPostgres("TestNothingChangesBetweenReadAndWrite")},
+	{"turns/a session that a group does not lock", query("TurnLockCounters", dropLock("n.hint")), inPostgres("TestNothingChangesBetweenReadAndWrite")},
 	{"turns/a held session is a missing one", query("TurnLockCounters", never("there")), inPostgres("TestHeldSessionStopsNoOtherTurn")},
 	{"turns/usage that a group does not lock", query("TurnLockUsages", dropLock()), inPostgres("TestNothingChangesBetweenReadAndWrite")},
 	{"turns/scopes that a transaction does not lock", query("TurnLockScopes", dropLock()), inPostgres("TestTurnsOfSeveralProcesses")},

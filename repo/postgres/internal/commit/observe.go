@@ -89,6 +89,16 @@ func (c *Committer[K, I]) commit(g *Group[K, I]) {
 	to.EndGroup(g.ctx, group, observe.ResultOf(g.last))
 }
 
+// Context is the batch's, with what the observer has put into the group's.
+func (g *Group[K, I]) Context() context.Context { return valued{g.Batch.Context(), g.ctx} }
+
+type valued struct {
+	context.Context //nolint:containedctx // it is a context
+	values          context.Context
+}
+
+func (v valued) Value(key any) any { return v.values.Value(key) }
+
 // Stats says what a Committer is doing. Nil: nothing.
 func (c *Committer[K, I]) Stats() (kind string, now scheduler.Stats) {
 	if c == nil {

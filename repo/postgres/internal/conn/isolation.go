@@ -22,9 +22,8 @@ var ReadCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 // query of sqlc, which does not support SET.)
 const beReadCommitted = "SET transaction_isolation TO 'read committed'"
 
-// The statements of most appends (MessageAppendOne, MessageAppend) check their level
-// themselves and are sent without it, which saves a twentieth of a lone append. At another
-// level they do nothing; the append is then sent again, as if its row had been locked.
+// The statement of a lone message (MessageAppendOne) checks its level itself and is sent without
+// it, which saves a twentieth of it. At another level it does nothing, and the ledger is asked.
 
 // Alone sends each statement, and each batch, as a transaction of its own, at
 // read committed, in one round trip.
