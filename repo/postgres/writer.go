@@ -25,7 +25,7 @@ func (w *writer) commit() {
 	switch sharing := slices.ContainsFunc(w.Tasks, func(t *task) bool { return shares(t.Item) }); {
 	case w.Waits && sharing:
 		w.Run(w.skipSpanning(w.Tasks), w.awaitRows)
-	case len(w.Tasks) == 1 && !w.Waits && isLone(w.Tasks[0].Item) && !w.conns.Distributed.Load():
+	case !w.Waits && areLone(w.Tasks) && !w.conns.Distributed.Load():
 		w.Run(w.Tasks, w.sendLone)
 	default:
 		// A group of turns that change shared scopes delays no other. A pool that has no
@@ -41,29 +41,57 @@ func isLone(item write) bool {
 	return one && a.more == nil && len(a.messages) == 1
 }
 
-// sendLone sends the statement of one message. If that writes nothing, the ledger finds out why.
-func (w *writer) sendLone(ctx context.Context, q db.DBTX, tasks []*task) (func(), func(*task) bool, error) {
-	a := tasks[0].Item.turns()[0]
-	// It checks the level itself, so that none has to be set before it.
-	guarded := db.DBTX(q.(conn.Alone).Conn)
-	if w.conns.OtherLevel.Load() {
-		guarded = q
+// fewLone is for how many messages their statements cost less than the ledger's.
+const fewLone = 6
+
+// areLone reports whether a group is a few messages of as many sessions.
+func areLone(tasks []*task) bool {
+	for i, t := range tasks {
+		if i == fewLone || !isLone(t.Item) || slices.ContainsFunc(tasks[:i], func(before *task) bool { return before.Key == t.Key }) {
+			return false
+		}
 	}
-	row, err := appendOne(ctx, guarded, a, w.hints.of(a.sessionID))
-	switch {
-	case conn.IsNoRows(err):
-		return func() {
-			w.hints.forget(a.sessionID)
-			w.Run(tasks, w.sendTurns)
-		}, nil, nil
-	case err != nil:
+	return true
+}
+
+// sendLone sends the statements of single messages as one transaction. Of those that write nothing the ledger finds out why.
+func (w *writer) sendLone(ctx context.Context, q db.DBTX, tasks []*task) (func(), func(*task) bool, error) {
+	// They check the level themselves, so that none has to be set before them.
+	if !w.conns.OtherLevel.Load() {
+		q = q.(conn.Alone).Conn
+	}
+	rows := make([]db.MessageAppendOneRow, len(tasks))
+	p := &conn.Pipeline{}
+	for i, t := range tasks {
+		p.Add(func(q db.DBTX) (err error) {
+			a := t.Item.turns()[0]
+			if rows[i], err = appendOne(ctx, q, a, w.hints.of(a.sessionID)); conn.IsNoRows(err) {
+				return nil
+			}
+			return err
+		})
+	}
+	if err := p.Send(ctx, q); err != nil {
 		return nil, nil, err
 	}
 	return func() {
-		a.outcome = outcome{first: row.Sequence, createdAt: &row.UpdatedAt}
-		w.hints.learn(place[repo.ID]{a.sessionID, row.Hint, row.Sequence, row.Sequence + 1})
-		w.tell(newsOf(a)...)
-		w.Done(tasks[0], nil)
+		var rest []*task
+		var places []place[repo.ID]
+		var news []news
+		for i, t := range tasks {
+			a, row := t.Item.turns()[0], &rows[i]
+			if !row.Hint.Valid {
+				w.hints.forget(a.sessionID)
+				rest = append(rest, t)
+				continue
+			}
+			a.outcome = outcome{first: row.Sequence, createdAt: &row.UpdatedAt}
+			places, news = append(places, place[repo.ID]{a.sessionID, row.Hint, row.Sequence, row.Sequence + 1}), append(news, newsOf(a)...)
+			w.Done(t, nil)
+		}
+		w.hints.learn(places...)
+		w.tell(news...)
+		w.Run(rest, w.sendTurns)
 	}, nil, nil
 }
 
