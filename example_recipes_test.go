@@ -359,9 +359,14 @@ func TestRecipeUsage(t *testing.T) {
 func postListed(ctx context.Context, store repo.Store, question repo.Turn) error {
 	list := repo.NewSession{Namespace: "lists", Key: question.Create.Owner, Owner: question.Create.Owner}
 	changed := repo.NewMessage{Role: repo.RoleSystem, Kind: "changed", Content: question.Create.Key}
-	_, err := store.Sessions().AppendTurns(ctx, question,
-		repo.Turn{Create: &list, ID: repo.JoinKey(question.Create.Key, question.ID), Messages: []repo.NewMessage{changed}})
-	return err
+	note := repo.Turn{Create: &list, ID: repo.JoinKey(question.Create.Key, question.ID), Messages: []repo.NewMessage{changed}}
+	return store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+		_, err := tx.Sessions().AppendTurn(ctx, question)
+		if err == nil {
+			_, err = tx.Sessions().AppendTurn(ctx, note)
+		}
+		return err
+	})
 }
 
 func TestRecipeTwoFeeds(t *testing.T) {

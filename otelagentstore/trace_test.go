@@ -40,8 +40,6 @@ func TestWorkLinks(t *testing.T) {
 	keep("agentstore.plans.use", &use, err)
 	turn, err := store.Sessions().AppendTurn(ctx, repo.Turn{SessionID: session.ID, Action: "a"})
 	keep("agentstore.append_turn", turn.Plan, err)
-	turns, err := store.Sessions().AppendTurns(ctx, repo.Turn{SessionID: session.ID, Action: "a"})
-	keep("agentstore.append_turns", turns[0].Plan, err)
 	err = store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
 		use, err = tx.Plans().Use(ctx, "a", repo.UseAction{ParentID: use.ID})
 		return err

@@ -132,10 +132,6 @@ type Sessions interface {
 	// VersionConflictError; RefusedError for an increment of what is not a 64-bit integer; ExistsError of other usage with the id;
 	// LimitExceededError for the budget; those of Plans.Use, with RefusedError for an action that is not Reusable, and of Streams.Open.
 	AppendTurn(ctx context.Context, turn Turn) (AppendedTurn, error)
-	// AppendTurns adds up to 1,000 turns, of one or several sessions, together or not at all, in the order given, each as by
-	// AppendTurn. No id may be given twice in a session. An error is that of the first turn that was refused. Calls under way at the
-	// same time are stored in the same order in all of their sessions.
-	AppendTurns(ctx context.Context, turns ...Turn) ([]AppendedTurn, error)
 
 	// Export writes the session, all of its messages, and its own state, as they were at one moment, as a JSON document
 	// (docs/export.md), in bounded memory, and without a connection while w's Write runs. It returns when ctx ends; if Write does

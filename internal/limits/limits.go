@@ -49,11 +49,6 @@ const (
 	DefaultStreamRemoval = 1000
 	MaxStreamRemoval     = 10_000
 
-	// MaxTurns bounds the turns of one call. Together their messages may not be more than
-	// repo.MaxBatchMessages and MaxBatchBytes, and their keys and values of state not more
-	// than MaxStateBytes.
-	MaxTurns = 1000
-
 	// MaxTextBytes bounds descriptions, definitions of done, invariants and reasons.
 	MaxTextBytes = 64 << 10
 	// MaxTraceBytes bounds the trace of a use.

@@ -240,12 +240,6 @@ func (r sessions) AppendTurn(ctx context.Context, a1 repo.Turn) (repo.AppendedTu
 	})
 }
 
-func (r sessions) AppendTurns(ctx context.Context, a1 ...repo.Turn) ([]repo.AppendedTurn, error) {
-	return do1(ctx, r.op("append_turns", none), func(ctx context.Context) ([]repo.AppendedTurn, error) {
-		return r.below.AppendTurns(ctx, r.turns(ctx, a1)...)
-	})
-}
-
 func (r sessions) Branches(ctx context.Context, a1 repo.ID, a2 int64) ([]repo.Branch, error) {
 	return do1(ctx, r.op("branches", a1), func(ctx context.Context) ([]repo.Branch, error) {
 		return r.below.Branches(ctx, a1, a2)

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Turns of one call together may hold as much as one turn may: the bytes of messages,
+// A turn may hold the most bytes of messages,
 // and apart from them those of state.
 func TestAmountsOfTurns(t *testing.T) {
 	message := userMessage()
@@ -30,23 +30,9 @@ func TestAmountsOfTurns(t *testing.T) {
 		value := json.RawMessage(`"` + strings.Repeat("x", limits.MaxStateValueBytes-len(key)-len(`""`)) + `"`)
 		changes = append(changes, repo.StateChange{Key: key, Value: value})
 	}
-	more := repo.StateChange{Scope: repo.Scope{Name: "x"}, Key: "k", Op: repo.StateRemove}
-	normalize := func(turns ...repo.Turn) error {
-		var together []repo.Turn
-		for _, turn := range turns {
-			turn.SessionID = repo.NewID()
-			together = append(together, turn)
-		}
-		_, err := rules.NormalizeTurns(together, nil)
-		return err
-	}
 	all := repo.Turn{SessionID: repo.NewID(), Messages: four, State: changes}
-	_, err := rules.NormalizeTurn(all, nil)
+	_, err := rules.NormalizeTurn(all, repo.ID{})
 	wantInvalid(t, err, "", "")
-	wantInvalid(t, normalize(all), "", "")
-	wantInvalid(t, normalize(repo.Turn{Messages: four[:1]}, repo.Turn{Messages: four[1:], State: changes[1:]}, repo.Turn{State: changes[:1]}), "", "")
-	wantInvalid(t, normalize(all, repo.Turn{Messages: []repo.NewMessage{userMessage()}}), "turns", "more than 67108864 bytes of messages")
-	wantInvalid(t, normalize(all, repo.Turn{State: []repo.StateChange{more}}), "turns", "more than 67108864 bytes of state")
 }
 
 // A batch of valid entries may be too large.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore/internal/jsonvalue"
-	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -46,9 +45,6 @@ type Turn struct {
 	Named bool
 }
 
-// NamedSessions has the ids of the sessions that turns name by their keys, or those that
-// they get.
-type NamedSessions map[repo.SessionKey]repo.ID
 
 // KeyOfTurn returns the key by which a turn names its session, or false.
 func KeyOfTurn(turn repo.Turn) (repo.SessionKey, bool) {
@@ -58,8 +54,9 @@ func KeyOfTurn(turn repo.Turn) (repo.SessionKey, bool) {
 	return keyOf(*turn.Create), true
 }
 
-// NormalizeTurn checks a turn and returns it as it is stored.
-func NormalizeTurn(turn repo.Turn, named NamedSessions) (*Turn, error) {
+// NormalizeTurn checks a turn and returns it as it is stored. named is the id of the session that the turn names by its key, or the
+// one that this gets.
+func NormalizeTurn(turn repo.Turn, named repo.ID) (*Turn, error) {
 	sessionID := turn.SessionID
 	key, isNamed := KeyOfTurn(turn)
 	switch {
@@ -69,7 +66,7 @@ func NormalizeTurn(turn repo.Turn, named NamedSessions) (*Turn, error) {
 	case !turn.Create.ID.IsZero():
 		return nil, invalid("create.id", "is not the session's")
 	default:
-		sessionID = named[key]
+		sessionID = named
 	}
 	t := &Turn{SessionID: sessionID, Named: isNamed, ID: turn.ID, Given: true, Existing: turn.Existing, Expected: clonePointer(turn.Expected), Fence: turn.Fence}
 	t.After, t.Head = clonePointer(turn.After), clonePointer(turn.Head)
@@ -454,54 +451,4 @@ func (s StateChanges) apply(v TurnView) (scopes []repo.ScopeVersion, values []St
 // ReadsState reports whether what a change does depends on the value that the key has.
 func ReadsState(c repo.StateChange) bool {
 	return c.Op == repo.StateIncrement || c.IfVersion != nil
-}
-
-// NormalizeTurns checks the turns of one call.
-func NormalizeTurns(turns []repo.Turn, named NamedSessions) ([]*Turn, error) {
-	err := cmp.Or(
-		invalidIf(len(turns) == 0, "turns", "are empty"),
-		checkEntries("turns", len(turns), limits.MaxTurns),
-	)
-	if err != nil {
-		return nil, err
-	}
-	normal := make([]*Turn, len(turns))
-	type key struct{ session, id repo.ID }
-	type turnKey struct {
-		session repo.ID
-		id      string
-	}
-	messages, usages, ids := map[key]bool{}, map[key]bool{}, map[turnKey]bool{}
-	count, size, state := 0, 0, 0
-	for i, turn := range turns {
-		t, err := NormalizeTurn(turn, named)
-		if err != nil {
-			return nil, within(at("turns", i)+".", err)
-		}
-		twice := t.ID != "" && ids[turnKey{t.SessionID, t.ID}] ||
-			t.Usage != nil && usages[key{t.SessionID, t.Usage.ID}]
-		ids[turnKey{t.SessionID, t.ID}] = true
-		if t.Usage != nil {
-			usages[key{t.SessionID, t.Usage.ID}] = true
-		}
-		for _, m := range t.Messages {
-			twice = twice || messages[key{t.SessionID, m.ID}]
-			messages[key{t.SessionID, m.ID}] = true
-			size += MessageBytes(&m)
-		}
-		count += len(t.Messages)
-		state += t.State.Bytes()
-		switch {
-		case twice:
-			return nil, invalid(at("turns", i), "has an id that another turn of the session has")
-		case count > repo.MaxBatchMessages:
-			return nil, invalid("turns", "have more than %d messages together", repo.MaxBatchMessages)
-		case size > limits.MaxBatchBytes:
-			return nil, invalid("turns", "have more than %d bytes of messages together", limits.MaxBatchBytes)
-		case state > limits.MaxStateBytes:
-			return nil, invalid("turns", "have more than %d bytes of state together", limits.MaxStateBytes)
-		}
-		normal[i] = t
-	}
-	return normal, nil
 }

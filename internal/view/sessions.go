@@ -240,18 +240,6 @@ func (s sessions) AppendTurn(ctx context.Context, turn repo.Turn) (repo.Appended
 	return appended, stands.named(err)
 }
 
-func (s sessions) AppendTurns(ctx context.Context, turns ...repo.Turn) ([]repo.AppendedTurn, error) {
-	turns, stands, err := s.turns(ctx, turns...)
-	if err != nil {
-		return nil, err
-	}
-	appended, err := s.below.AppendTurns(ctx, turns...)
-	for i := range appended {
-		s.appended(err, &appended[i])
-	}
-	return appended, stands.named(err)
-}
-
 // appended gives a turn the names of the view, which learns what is in it. The plan may be in another namespace, if the whole store
 // has added the turn: then it is not found.
 func (s sessions) appended(err error, turn *repo.AppendedTurn) {

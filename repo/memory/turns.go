@@ -37,78 +37,31 @@ func (s sessions) Turn(ctx context.Context, sessionID repo.ID, id string) (repo.
 	})
 }
 
-func (s sessions) AppendTurn(ctx context.Context, turn repo.Turn) (repo.AppendedTurn, error) {
-	return named(ctx, s, []repo.Turn{turn}, func(ids rules.NamedSessions) (*rules.Turn, error) {
-		t, err := rules.NormalizeTurn(turn, ids)
-		if err == nil {
-			s.counter().Add(t.Messages)
-			t.InView(s.options.view)
-		}
-		return t, err
-	}, func(t *tables, turn *rules.Turn) (repo.AppendedTurn, error) { return s.appendTurn(ctx, t, turn) })
-}
-
-func (s sessions) AppendTurns(ctx context.Context, turns ...repo.Turn) ([]repo.AppendedTurn, error) {
-	return named(ctx, s, turns, func(ids rules.NamedSessions) ([]*rules.Turn, error) {
-		normal, err := rules.NormalizeTurns(turns, ids)
-		for _, t := range normal {
-			s.counter().Add(t.Messages)
-			t.InView(s.options.view)
-		}
-		return normal, err
-	}, func(t *tables, turns []*rules.Turn) ([]repo.AppendedTurn, error) { return s.appendTurns(ctx, t, turns) })
-}
-
-// named makes turns of the sessions that have the keys which turns name, or get them. The turns
-// are checked outside of the lock. So it does so again if one of the keys has another session
-// by then.
-func named[Turns, Result any](
-	ctx context.Context, s sessions, given []repo.Turn,
-	normalize func(rules.NamedSessions) (Turns, error), appendTo func(*tables, Turns) (Result, error),
-) (result Result, err error) {
-	ids := rules.NamedSessions{}
-	for _, turn := range given {
-		if key, isNamed := rules.KeyOfTurn(turn); isNamed && ids[key].IsZero() {
-			ids[key] = repo.NewID()
-		}
-	}
-	for again := true; again; {
-		normal, err := normalize(ids)
+// AppendTurn checks the turn outside of the lock. So it does so again if the key that names the session has another one by then.
+func (s sessions) AppendTurn(ctx context.Context, given repo.Turn) (result repo.AppendedTurn, err error) {
+	key, named := rules.KeyOfTurn(given)
+	for id := repo.NewID(); ; {
+		turn, err := rules.NormalizeTurn(given, id)
 		if err != nil {
 			return result, err
 		}
-		result, err = run(ctx, s.write, func(t *tables) (result Result, err error) {
-			again = false
-			for key, id := range ids {
-				switch stored := t.byKey.get(key); {
-				case stored != nil && *stored != id:
-					ids[key], again = *stored, true
-				case stored == nil && t.deletedIDs.get(id) != nil:
-					ids[key], again = repo.NewID(), true
-				}
+		s.counter().Add(turn.Messages)
+		turn.InView(s.options.view)
+		again := false
+		result, err = run(ctx, s.write, func(t *tables) (result repo.AppendedTurn, err error) {
+			if stored := t.byKey.get(key); named && stored != nil && *stored != id {
+				id, again = *stored, true
+			} else if named && stored == nil && t.deletedIDs.get(id) != nil {
+				id, again = repo.NewID(), true
+			} else {
+				result, err = s.appendTurn(ctx, t, turn)
 			}
-			if again {
-				return result, nil
-			}
-			return appendTo(t, normal)
+			return result, err
 		})
 		if err != nil || !again {
 			return result, err
 		}
 	}
-	return result, nil
-}
-
-func (s sessions) appendTurns(ctx context.Context, t *tables, turns []*rules.Turn) (results []repo.AppendedTurn, err error) {
-	together := t.overlay()
-	results = make([]repo.AppendedTurn, len(turns))
-	for i, turn := range turns {
-		if results[i], err = s.appendTurn(ctx, together, turn); err != nil {
-			return nil, err
-		}
-	}
-	together.commit()
-	return results, nil
 }
 
 // appendTurn decides first, and then changes what was decided.

@@ -3,8 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/db"
@@ -28,13 +26,13 @@ var appendLimits = scheduler.Limits{
 }
 
 type (
-	writesGroup = commit.Group[repo.ID, write]
-	task        = commit.Task[repo.ID, write]
+	writesGroup = commit.Group[repo.ID, *turn]
+	task        = commit.Task[repo.ID, *turn]
 )
 
 // appends is an executor that makes turns. It sets their outcomes.
 type appends interface {
-	append(ctx context.Context, w write) error
+	append(ctx context.Context, a *turn) error
 }
 
 var (
@@ -45,7 +43,7 @@ var (
 // appender commits turns in groups. A group never waits for a counter row. A session whose row
 // is locked waits separately, in a group of its own.
 type appender struct {
-	*commit.Committer[repo.ID, write]
+	*commit.Committer[repo.ID, *turn]
 
 	conns  conn.Conns
 	budget *commit.Budget
@@ -61,8 +59,8 @@ type appender struct {
 func newAppender(pool *pooled) *appender {
 	p := &appender{conns: pool.conns, budget: pool.budget, tell: pool.changed, making: make(chan struct{}, 1)}
 	p.scopes = newHeldScopes(pool.conns, pool.budget)
-	p.Committer = commit.New(pool.budget, commit.Config[repo.ID, write]{
-		Kind: "append", Limits: appendLimits, Waits: true, Shares: shares,
+	p.Committer = commit.New(pool.budget, commit.Config[repo.ID, *turn]{
+		Kind: "append", Limits: appendLimits, Waits: true, Shares: (*turn).sharesScope,
 		Commit: func(g *writesGroup) { (&writer{writesGroup: g, appender: p}).commit() },
 	})
 	return p
@@ -73,22 +71,22 @@ func (p *appender) close() {
 	p.scopes.close()
 }
 
-func (p *pooled) append(ctx context.Context, w write) error {
-	return p.submitted(ctx, "append", w, func() error { return committerOf(p, newAppender).make(ctx, w) })
+func (p *pooled) append(ctx context.Context, a *turn) error {
+	return p.submitted(ctx, "append", a, func() error { return committerOf(p, newAppender).make(ctx, a) })
 }
 
 // append waits for the counter row.
-func (b bound) append(ctx context.Context, w write) error {
+func (b bound) append(ctx context.Context, a *turn) error {
 	err := b.read(ctx, func(q db.DBTX) error {
-		if isLone(w) {
-			if made, err := appendOneBehind(ctx, q, w.turns()[0]); made || err != nil {
+		if isLone(a) {
+			if made, err := appendOneBehind(ctx, q, a); made || err != nil {
 				return err
 			}
 		}
-		return appendAll(ctx, q, w.turns(), atLength)
+		return appendInTx(ctx, q, a)
 	})
 	if err == nil {
-		b.changed(newsOf(w.turns()...)...)
+		b.changed(newsOf(a)...)
 	}
 	return err
 }
@@ -101,57 +99,45 @@ var (
 	errNoScope = errors.New("the scope has no row")
 	// errScopeHeld: a shared scope is locked elsewhere.
 	errScopeHeld = errors.New("a shared scope is locked elsewhere")
-	// errSkipped: a row is locked elsewhere.
-	errSkipped = errors.New("a row of turns that are made together is locked elsewhere")
 )
 
-// make has a write made in a group, as often as something was in its way.
-func (p *appender) make(ctx context.Context, w write) error {
-	for skips := 1; ; {
-		if err := p.awaitScopes(ctx, w); err != nil {
-			return inDoubt(w, err)
+// make has a turn made in a group, as often as something was in its way.
+func (p *appender) make(ctx context.Context, a *turn) error {
+	for {
+		if err := p.awaitScopes(ctx, a); err != nil {
+			return inDoubt(a, err)
 		}
-		err := p.Submit(ctx, w.key(), w)
+		err := p.Submit(ctx, a.sessionID, a)
 		switch {
 		case errors.Is(err, errNoScope):
-			err = p.makeScopes(ctx, w)
+			err = p.makeScopes(ctx, a)
 		case errors.Is(err, errScopeHeld):
 			continue // it is waited for first
-		case errors.Is(err, errSkipped):
-			if err = p.goOn(ctx, w, skips); err == nil {
-				return nil
-			}
-			if errors.Is(err, errSkipped) {
-				skips++
-				continue
-			}
 		case isAhead(err):
 			err = p.catchUp(ctx, err)
 		default:
 			return err
 		}
 		if err != nil {
-			return inDoubt(w, err)
+			return inDoubt(a, err)
 		}
 	}
 }
 
-// inDoubt is the error of a write that is not made, which an earlier attempt may have made.
-func inDoubt(w write, err error) error {
-	return conn.Settled(conn.AfterDoubt(slices.ContainsFunc(w.turns(), func(a *turn) bool { return a.Unsure }), err))
-}
+// inDoubt is the error of a turn that is not made, which an earlier attempt may have made.
+func inDoubt(a *turn, err error) error { return conn.Settled(conn.AfterDoubt(a.Unsure, err)) }
 
 // awaitScopes waits while a scope that a turn changes is known to be held.
-func (p *appender) awaitScopes(ctx context.Context, w write) error {
-	if a, one := w.(*turn); one && a.more == nil {
+func (p *appender) awaitScopes(ctx context.Context, a *turn) error {
+	if a.more == nil {
 		return nil
 	}
 	var patience time.Duration
-	if most := w.barrier().patience; most > 0 && !w.Skipped().IsZero() {
-		patience = max(1, most-time.Since(w.Skipped()))
+	if most := a.met.patience; most > 0 && !a.Skipped().IsZero() {
+		patience = max(1, most-time.Since(a.Skipped()))
 	}
 	switch {
-	case p.scopes.await(ctx, w, patience):
+	case p.scopes.await(ctx, a, patience):
 		return nil
 	case ctx.Err() != nil:
 		return conn.Translate(ctx, ctx.Err(), conn.Unsent)
@@ -163,16 +149,13 @@ func (p *appender) awaitScopes(ctx context.Context, w write) error {
 // that is creating one of them may stay open for long. So the call waits for it in short
 // attempts, of which there is one at a time, and leaves the pool's connections to others,
 // until its patience is at an end.
-func (p *appender) makeScopes(ctx context.Context, w write) error {
-	begun, patience := time.Now(), w.barrier().patience
+func (p *appender) makeScopes(ctx context.Context, a *turn) error {
+	begun, patience := time.Now(), a.met.patience
 	for attempt := 1; ; attempt++ {
-		err := p.tryScopes(ctx, w.barrier().missing)
+		err := p.tryScopes(ctx, a.met.missing)
 		switch {
 		case conn.Violates(err, stateSession):
-			if a, one := w.(*turn); one {
-				return sessionNotFound(a.sessionID)
-			}
-			return nil // a group finds out whose session was deleted
+			return sessionNotFound(a.sessionID)
 		case conn.HasCode(err, conn.LockNotAvailable):
 			if patience > 0 && time.Since(begun) >= patience {
 				return &conn.Error{Sentinel: repo.ErrContention, Cause: conn.ErrLockTimeout}
@@ -215,36 +198,5 @@ func (p *appender) catchUp(ctx context.Context, refused error) error {
 		if !conn.IsPassing(err) || ctx.Err() != nil || !conn.Pause(ctx, attempt) {
 			return err
 		}
-	}
-}
-
-// longestSkip bounds the pauses of a caller whose rows are locked elsewhere.
-const longestSkip = 100 * time.Millisecond
-
-// goOn continues turns of which a group has skipped a row for the skips-th time. It
-// returns errSkipped if they should be submitted again.
-func (p *appender) goOn(ctx context.Context, w write, skips int) error {
-	if patience := w.barrier().patience; patience > 0 && time.Since(w.Skipped()) >= patience {
-		return &conn.Error{Sentinel: repo.ErrContention, Cause: conn.ErrLockTimeout}
-	}
-	if whole, several := w.(*together); several && skips%2 == 0 && p.budget.Waits > 0 {
-		select {
-		case p.budget.Apart <- struct{}{}:
-			err := p.appendApart(ctx, whole)
-			<-p.budget.Apart
-			if !conn.HasCode(err, conn.LockNotAvailable) && (!conn.IsPassing(err) || ctx.Err() != nil) {
-				return err
-			}
-		default: // others are at it
-		}
-	}
-	longest := min(time.Millisecond<<min(skips, 10), longestSkip)
-	timer := time.NewTimer(longest/2 + rand.N(longest/2))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return conn.Translate(ctx, ctx.Err(), conn.Unsent)
-	case <-timer.C:
-		return errSkipped
 	}
 }

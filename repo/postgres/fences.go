@@ -56,19 +56,17 @@ func catchUp(ctx context.Context, q db.DBTX, refused error) error {
 	return &conn.Answer{Err: &repo.FencedError{Key: fenced.Key, Fence: fenced.Fence, Latest: row.Fence}}
 }
 
-// catchUp tells the sessions of turns of their leases. Their rows are locked.
-func (l *ledger) catchUp(ctx context.Context, q db.DBTX, items []*turn) error {
-	for _, a := range items {
-		counter := l.counters[a.sessionID]
-		if counter == nil || a.fence <= counter.fence {
-			continue
-		}
-		row, err := queries.FenceCatchUpSession(ctx, q, db.FenceCatchUpSessionParams{SessionID: toUUID(a.sessionID), Namespace: leaseNamespace})
-		if err != nil {
-			return err
-		}
-		counter.fence, counter.hint = row.Fence, row.Hint
+// catchUp tells the session of a turn of its lease. Its row is locked.
+func (l *ledger) catchUp(ctx context.Context, q db.DBTX, a *turn) error {
+	counter := l.counters[a.sessionID]
+	if counter == nil || a.fence <= counter.fence {
+		return nil
 	}
+	row, err := queries.FenceCatchUpSession(ctx, q, db.FenceCatchUpSessionParams{SessionID: toUUID(a.sessionID), Namespace: leaseNamespace})
+	if err != nil {
+		return err
+	}
+	counter.fence, counter.hint = row.Fence, row.Hint
 	return nil
 }
 

@@ -77,9 +77,9 @@ func (h *heldScopes) add(scope repo.Scope) {
 
 // await waits while one of the scopes of a turn is held, at most for patience, if that is not
 // zero. It reports false if that or the context has ended.
-func (h *heldScopes) await(ctx context.Context, w write, patience time.Duration) bool {
+func (h *heldScopes) await(ctx context.Context, a *turn, patience time.Duration) bool {
 	var ended <-chan time.Time
-	for s := h.first(w); s != nil; s = h.first(w) {
+	for s := h.first(a); s != nil; s = h.first(a) {
 		if patience != 0 && ended == nil {
 			timer := time.NewTimer(patience)
 			defer timer.Stop()
@@ -101,21 +101,16 @@ func (h *heldScopes) await(ctx context.Context, w write, patience time.Duration)
 }
 
 // first joins those who wait for the first scope that is held, if any.
-func (h *heldScopes) first(w write) *heldScope {
+func (h *heldScopes) first(a *turn) *heldScope {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.held) == 0 {
 		return nil
 	}
-	for _, part := range w.turns() {
-		if part.more == nil {
-			continue
-		}
-		for _, scope := range part.more.State.Scopes {
-			if s := h.held[scope.Scope]; s != nil {
-				s.waiting++
-				return s
-			}
+	for _, scope := range a.more.State.Scopes {
+		if s := h.held[scope.Scope]; s != nil {
+			s.waiting++
+			return s
 		}
 	}
 	return nil
@@ -176,7 +171,7 @@ func (h *heldScopes) look(due []*heldScope) {
 	var rows []db.TurnLockScopesRow
 	err := h.conns.Run(h.ctx, conn.Reading, func(q db.DBTX) (err error) {
 		params := lockParams(each(due, func(s *heldScope) repo.Scope { return s.scope }))
-		rows, err = queries.TurnLockScopes(h.ctx, locking(q, false), params)
+		rows, err = queries.TurnLockScopes(h.ctx, q, params)
 		return err
 	})
 	locked := map[*heldScope]bool{}

@@ -62,9 +62,6 @@ type ledger struct {
 
 	// hints say where counter rows may be. Nil: nobody knows.
 	hints *hints[repo.ID]
-	// undoes: what is decided may be taken back, by undo.
-	undoes bool
-	undo   []func()
 }
 
 type (
@@ -465,34 +462,29 @@ func (l *ledger) decideMore(a *turn, counter *counterRow) (verdict, error) {
 	}
 	a.outcome.made = made
 	if made.AddsUsage {
-		note(l, usage)
-		note(l, &l.used)
 		usage.total, usage.changed = made.Usage, true
 		l.used = append(l.used, a)
-		put(l, l.usageIDs, ofSession{a.sessionID, t.Usage.ID}, true)
+		l.usageIDs[ofSession{a.sessionID, t.Usage.ID}] = true
 	}
 	for _, scope := range made.Scopes {
 		row := l.scopes[scope.Scope]
-		note(l, row)
 		row.version, row.changed = scope.Version, true
 	}
 	for _, w := range made.Values {
 		at := ofScope{w.Scope, w.Key}
-		put(l, l.writes, at, w)
+		l.writes[at] = w
 		var value *repo.StateValue
 		if w.Value != nil {
 			value = &repo.StateValue{Key: w.Key, Value: w.Value, Version: w.Version}
 		}
-		put(l, l.values, at, value)
+		l.values[at] = value
 	}
 	if a.plan != nil || t.Open != nil {
-		note(l, &l.working)
 		l.working = append(l.working, a)
 	}
 	if t.ID != "" {
-		note(l, &l.inserted)
 		l.inserted = append(l.inserted, a)
-		put(l, l.turnIDs, ofTurn{a.sessionID, t.ID}, true)
+		l.turnIDs[ofTurn{a.sessionID, t.ID}] = true
 	}
 	l.accept(a, counter)
 	return accepted, nil
@@ -510,12 +502,10 @@ func (l *ledger) givesAgain(a *turn) bool {
 
 // accept adds the messages. If there are none, the turn may say what the next message follows.
 func (l *ledger) accept(a *turn, counter *counterRow) {
-	note(l, counter)
 	if a.more != nil && a.more.After != nil {
 		counter.follows = rules.Follows(a.more.After, counter.follows, counter.next)
 		if counter.follows != nil && !l.branched[a.sessionID] {
-			put(l, l.branched, a.sessionID, true)
-			note(l, &l.branching)
+			l.branched[a.sessionID] = true
 			l.branching = append(l.branching, a.sessionID)
 		}
 	}
@@ -524,14 +514,13 @@ func (l *ledger) accept(a *turn, counter *counterRow) {
 	}
 	a.outcome.follows, counter.follows = counter.follows, nil
 	if len(counter.appends) == 0 {
-		note(l, &l.sessions)
 		l.sessions = append(l.sessions, a.sessionID)
 	}
 	counter.appends = append(counter.appends, a)
 	counter.next += int64(len(a.messages))
 	if a.repeatable {
 		for i := range a.messages {
-			put(l, l.messageIDs, ofSession{a.sessionID, a.messages[i].ID}, true)
+			l.messageIDs[ofSession{a.sessionID, a.messages[i].ID}] = true
 		}
 	}
 }

@@ -40,26 +40,22 @@ var (
 	errKeyHeld = errors.New("the stream is open already")
 )
 
-// plan reads the actions that the turns use.
-func (c *turnsCall) plan(ctx context.Context) error {
-	for _, a := range c.items {
-		if a.more == nil || a.more.Use == nil {
-			continue
-		}
-		action, err := c.sessions.usedAction(ctx, a.more.Action, a.plan != nil)
-		if err == nil {
-			a.plan = &plannedUse{action: action}
-			a.plan.plan, a.plan.err = a.more.NewPlan(ctx, action)
-		} else if !errors.Is(err, repo.ErrNotFound) {
-			return err
-		} else {
-			a.plan = &plannedUse{err: err}
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+// plan reads the action that the turn uses.
+func (c *turnCall) plan(ctx context.Context) error {
+	a := c.item
+	if a.more == nil || a.more.Use == nil {
+		return nil
 	}
-	return nil
+	action, err := c.sessions.usedAction(ctx, a.more.Action, a.plan != nil)
+	if err == nil {
+		a.plan = &plannedUse{action: action}
+		a.plan.plan, a.plan.err = a.more.NewPlan(ctx, action)
+	} else if !errors.Is(err, repo.ErrNotFound) {
+		return err
+	} else {
+		a.plan = &plannedUse{err: err}
+	}
+	return ctx.Err()
 }
 
 // actionCache has actions as they were read. Whoever uses one finds out whether it has changed.

@@ -13,127 +13,62 @@ import (
 )
 
 func (s *sessions) AppendTurn(ctx context.Context, turn repo.Turn) (repo.AppendedTurn, error) {
-	call := s.call([]repo.Turn{turn}, func(ids rules.NamedSessions) ([]*rules.Turn, error) {
-		t, err := rules.NormalizeTurn(turn, ids)
-		return []*rules.Turn{t}, err
-	})
+	call := &turnCall{sessions: s, given: turn}
 	if err := call.prepare(ctx); err != nil {
 		return repo.AppendedTurn{}, err
 	}
-	results, err := call.planned(ctx, func() (results []repo.AppendedTurn, err error) {
-		if !call.creates && !call.alone {
-			results = make([]repo.AppendedTurn, 1)
-			results[0], err = s.appendOne(ctx, call.items[0])
-			missing, vanished := call.hasVanished(err)
-			if !vanished && !errors.Is(err, errKeyHeld) {
-				return results, err
-			}
-			if vanished {
-				err = call.replace(missing)
-			} else {
-				err = nil
-			}
-			if err != nil {
-				return nil, err
-			}
-		}
-		return call.together(ctx)
-	})
-	if err != nil {
-		return repo.AppendedTurn{}, err
-	}
-	return results[0], nil
-}
-
-// planned makes turns, again if an action that they use has changed since it was read.
-func (c *turnsCall) planned(ctx context.Context, make func() ([]repo.AppendedTurn, error)) (results []repo.AppendedTurn, err error) {
 	for range maxUses {
-		if err := c.plan(ctx); err != nil {
-			return nil, err
+		if err := call.plan(ctx); err != nil {
+			return repo.AppendedTurn{}, err
 		}
-		if results, err = make(); !errors.Is(err, errActionChanged) {
-			return results, err
+		if result, err := call.append(ctx); !errors.Is(err, errActionChanged) { // since it was read
+			return result, err
 		}
-		c.alone = true // to wait for whoever changes it
+		call.alone = true // to wait for whoever changes it
 	}
-	return nil, &conn.Error{Sentinel: repo.ErrContention, Cause: err}
+	return repo.AppendedTurn{}, &conn.Error{Sentinel: repo.ErrContention, Cause: errActionChanged}
 }
 
-// AppendTurns makes the turns in a group, or, if it has to create a session, in a
-// transaction of its own.
-func (s *sessions) AppendTurns(ctx context.Context, turns ...repo.Turn) ([]repo.AppendedTurn, error) {
-	call := s.call(turns, func(ids rules.NamedSessions) ([]*rules.Turn, error) { return rules.NormalizeTurns(turns, ids) })
-	if err := call.prepare(ctx); err != nil {
-		return nil, err
+// append has a group make the turn, unless something is in its way.
+func (c *turnCall) append(ctx context.Context) (repo.AppendedTurn, error) {
+	if c.alone {
+		return c.apart(ctx)
 	}
-	return call.planned(ctx, func() ([]repo.AppendedTurn, error) { return call.many(ctx) })
-}
-
-func (c *turnsCall) many(ctx context.Context) ([]repo.AppendedTurn, error) {
-	call, s := c, c.sessions
-	pool, ok := s.exec.(*pooled)
-	if !ok || call.creates || call.alone {
-		return call.together(ctx)
-	}
-	err := pool.append(ctx, newTogether(call.items))
-	missing, vanished := call.hasVanished(s.exec.noted(err))
-	if vanished {
-		if err := call.replace(missing); err != nil {
-			return nil, err
-		}
-	}
+	result, err := c.sessions.appendOne(ctx, c.item)
 	switch {
-	case vanished, errors.Is(err, errApart), errors.Is(err, errKeyHeld):
-		return call.together(ctx)
-	case err != nil:
-		return nil, err
-	}
-	results := make([]repo.AppendedTurn, len(call.items))
-	for i, a := range call.items {
-		if results[i], err = s.appendedTurn(ctx, a); err != nil {
-			return nil, s.exec.noted(err)
+	case c.hasVanished(err):
+		if err := c.renew(repo.ID{}, true); err != nil {
+			return repo.AppendedTurn{}, err
 		}
+	case !errors.Is(err, errKeyHeld):
+		return result, err
 	}
-	return results, nil
+	return c.apart(ctx)
 }
 
-// length says how long a transaction waits for each row.
-type length bool
-
-const (
-	briefly  length = true // see TurnLimitWait
-	atLength length = false
-)
-
-// appendAll makes appends and turns in a transaction, in order, and waits for the rows
-// that it needs. If one is refused it writes nothing. It sets the outcomes.
-func appendAll(ctx context.Context, q db.DBTX, items []*turn, waits length) error {
-	l, p := newLedger(items), &conn.Pipeline{}
-	l.lock(ctx, p, waiting{sessions: true, scopes: true, creates: true, brief: bool(waits)})
-	l.read(ctx, p, items)
+// appendInTx makes a turn in a transaction, and waits for the rows that it needs. It sets the outcome.
+func appendInTx(ctx context.Context, q db.DBTX, a *turn) error {
+	l, p := newLedger([]*turn{a}), &conn.Pipeline{}
+	l.lock(ctx, p, waiting{sessions: true, scopes: true, creates: true})
+	l.read(ctx, p, []*turn{a})
 	if err := p.Send(ctx, q); err != nil {
 		return err
 	}
-	if err := l.catchUp(ctx, q, items); err != nil {
+	if err := l.catchUp(ctx, q, a); err != nil {
 		return err
 	}
-	for _, a := range items {
-		v, err := l.decide(a)
-		switch v {
-		case held: // the session was deleted during the wait
-			err = pgx.ErrNoRows
-		case deferred: // rules.NormalizeTurns excludes it
-			err = repo.ErrContention
-		}
-		if err != nil {
-			return &conn.Answer{Err: conn.OrMissing(err, sessionNotFound(a.sessionID))}
-		}
+	v, err := l.decide(a)
+	if v == held { // the session was deleted during the wait
+		err = pgx.ErrNoRows
+	}
+	if err != nil {
+		return &conn.Answer{Err: conn.OrMissing(err, sessionNotFound(a.sessionID))}
 	}
 	p = &conn.Pipeline{}
 	if !l.write(ctx, p) {
 		return nil
 	}
-	err := p.Send(ctx, q)
+	err = p.Send(ctx, q)
 	if conn.Violates(err, uniqueTurnID) {
 		// It was stored after the snapshot of a caller's transaction. One that begins now
 		// finds it.

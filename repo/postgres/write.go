@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -20,21 +19,6 @@ import (
 // A lone message is one statement (MessageAppendOne in queries/messages.sql), which writes it if the
 // session is free, exists, and has the sequence and the token that are expected. The statement does not
 // say why it has written nothing: then the ledger is asked.
-
-// write is what is queued for a group: a turn, or turns that are made together.
-type write interface {
-	commit.Item
-	// key is the session in whose queue it is.
-	key() repo.ID
-	// turns are what is made, in their order.
-	turns() []*turn
-	// spans reports whether they are of more than one session.
-	spans() bool
-	// barrier is what was in its way, if the error of its group is about that.
-	barrier() *barrier
-	Skip()
-	Skipped() time.Time
-}
 
 // turn is a turn whose values were checked.
 type turn struct {
@@ -85,10 +69,6 @@ type barrier struct {
 	missing []repo.Scope
 	// heldScope is locked elsewhere, for errScopeHeld.
 	heldScope *repo.Scope
-	// awaited waits for the row that was skipped (nil: it is not known), and keeps says that the
-	// transaction that follows keeps it, for errSkipped.
-	awaited func(context.Context, db.DBTX) error
-	keeps   bool
 	// patience is as in conn.PatienceOf.
 	patience time.Duration
 }
@@ -107,11 +87,6 @@ func newTurn(t *rules.Turn) *turn {
 	}
 	return a
 }
-
-func (a *turn) key() repo.ID      { return a.sessionID }
-func (a *turn) turns() []*turn    { return []*turn{a} }
-func (a *turn) spans() bool       { return false }
-func (a *turn) barrier() *barrier { return &a.met }
 
 // Size implements commit.Item.
 func (a *turn) Size() (size scheduler.Size) {
@@ -136,77 +111,19 @@ func (a *turn) sharesScope() bool {
 	return a.more != nil && slices.ContainsFunc(a.more.State.Scopes, func(s rules.StateScope) bool { return s.Scope.Name != "" })
 }
 
-// shares is sharesScope for all turns of a write.
-func shares(w write) bool {
-	if a, one := w.(*turn); one { // without an allocation
-		return a.sharesScope()
+// newsOf says what there is to follow once a turn was committed.
+func newsOf(a *turn) (all []news) {
+	if len(a.messages) > 0 && a.outcome.createdAt != nil {
+		all = append(all, news{Key: a.sessionID, Next: a.outcome.first + int64(len(a.messages))})
 	}
-	return w.spans() || slices.ContainsFunc(w.turns(), (*turn).sharesScope)
-}
-
-// newsOf says what there is to follow once turns were committed.
-func newsOf(turns ...*turn) (all []news) {
-	for _, a := range turns {
-		if len(a.messages) > 0 && a.outcome.createdAt != nil {
-			all = append(all, news{Key: a.sessionID, Next: a.outcome.first + int64(len(a.messages))})
-		}
-		if plan := a.outcome.plan; plan != nil {
-			all = append(all, news{Key: queueOf(plan.Namespace), Next: planQueued})
-		}
-		if stream := a.outcome.stream; stream != nil {
-			all = append(all, news{Key: a.sessionID, Next: streamOpened})
-			if a.more.Open.Restart && stream.Next > 0 {
-				all = append(all, news{Key: stream.ID, Next: stream.Next})
-			}
+	if plan := a.outcome.plan; plan != nil {
+		all = append(all, news{Key: queueOf(plan.Namespace), Next: planQueued})
+	}
+	if stream := a.outcome.stream; stream != nil {
+		all = append(all, news{Key: a.sessionID, Next: streamOpened})
+		if a.more.Open.Restart && stream.Next > 0 {
+			all = append(all, news{Key: stream.ID, Next: stream.Next})
 		}
 	}
 	return all
-}
-
-// together are turns that are made together, all or none.
-type together struct {
-	commit.Progress
-
-	first repo.ID // of their sessions, in whose queue they are
-	parts []*turn
-	many  bool // sessions
-	met   barrier
-}
-
-func newTogether(parts []*turn) *together {
-	whole := &together{first: parts[0].sessionID, parts: parts}
-	for _, part := range parts {
-		whole.many = whole.many || part.sessionID != parts[0].sessionID
-		if part.sessionID.Compare(whole.first) < 0 {
-			whole.first = part.sessionID
-		}
-	}
-	return whole
-}
-
-func (t *together) key() repo.ID      { return t.first }
-func (t *together) turns() []*turn    { return t.parts }
-func (t *together) spans() bool       { return t.many }
-func (t *together) barrier() *barrier { return &t.met }
-
-// Size implements commit.Item.
-func (t *together) Size() (size scheduler.Size) {
-	for _, part := range t.parts {
-		of := part.Size()
-		size.Rows, size.Bytes = size.Rows+of.Rows, size.Bytes+of.Bytes
-	}
-	return size
-}
-
-// Doubt implements commit.Item.
-func (t *together) Doubt() {
-	t.Progress.Doubt()
-	for _, part := range t.parts {
-		part.Doubt()
-	}
-}
-
-// mayConflict reports whether a message of a part is stored, perhaps with other values.
-func (t *together) mayConflict() bool {
-	return slices.ContainsFunc(t.parts, func(part *turn) bool { return part.outcome.known && part.repeatable })
 }

@@ -22,9 +22,9 @@ type writer struct {
 
 // commit chooses the statements by what the group contains.
 func (w *writer) commit() {
-	switch sharing := slices.ContainsFunc(w.Tasks, func(t *task) bool { return shares(t.Item) }); {
+	switch sharing := slices.ContainsFunc(w.Tasks, func(t *task) bool { return t.Item.sharesScope() }); {
 	case w.Waits && sharing:
-		w.Run(w.skipSpanning(w.Tasks), w.awaitRows)
+		w.Run(w.Tasks, w.awaitRows)
 	case !w.Waits && areLone(w.Tasks) && !w.conns.Distributed.Load():
 		w.Run(w.Tasks, w.sendLone)
 	default:
@@ -36,10 +36,7 @@ func (w *writer) commit() {
 }
 
 // isLone reports whether a write is one message: then one statement makes it.
-func isLone(item write) bool {
-	a, one := item.(*turn)
-	return one && a.more == nil && len(a.messages) == 1
-}
+func isLone(a *turn) bool { return a.more == nil && len(a.messages) == 1 }
 
 // fewLone is for how many messages their statements cost less than the ledger's.
 const fewLone = 6
@@ -64,7 +61,7 @@ func (w *writer) sendLone(ctx context.Context, q db.DBTX, tasks []*task) (func()
 	p := &conn.Pipeline{}
 	for i, t := range tasks {
 		p.Add(func(q db.DBTX) (err error) {
-			a := t.Item.turns()[0]
+			a := t.Item
 			if rows[i], err = appendOne(ctx, q, a, w.hints.of(a.sessionID)); conn.IsNoRows(err) {
 				return nil
 			}
@@ -79,7 +76,7 @@ func (w *writer) sendLone(ctx context.Context, q db.DBTX, tasks []*task) (func()
 		var places []place[repo.ID]
 		var news []news
 		for i, t := range tasks {
-			a, row := t.Item.turns()[0], &rows[i]
+			a, row := t.Item, &rows[i]
 			if !row.Hint.Valid {
 				w.hints.forget(a.sessionID)
 				rest = append(rest, t)
@@ -176,46 +173,7 @@ func (w *writer) lock(ctx context.Context, pg *pgx.Conn, tasks []*task) (l *ledg
 	return l, p.Send(ctx, pg)
 }
 
-func turnsOf(tasks []*task) []*turn {
-	all := make([]*turn, 0, len(tasks))
-	for _, t := range tasks {
-		if a, one := t.Item.(*turn); one {
-			all = append(all, a)
-		} else {
-			all = append(all, t.Item.turns()...)
-		}
-	}
-	return all
-}
-
-// decision is what the ledger decided on a task.
-type decision struct {
-	verdict verdict
-	err     error
-}
-
-// decideAll decides on all, in order. After one that is not answered, the later ones of
-// its session are left, too, so that they keep their order, unless it leaves the groups.
-func (l *ledger) decideAll(tasks []*task) map[*task]decision {
-	left := map[repo.ID]verdict{}
-	decided := make(map[*task]decision, len(tasks))
-	for _, t := range tasks {
-		turns, d := t.Item.turns(), decision{}
-		for _, a := range turns {
-			d.verdict = max(d.verdict, left[a.sessionID]) // held and deferred are above answered
-		}
-		if d.verdict == answered {
-			d.verdict, d.err = l.decideWhole(t.Item)
-		}
-		decided[t] = d
-		if d.verdict == deferred || d.verdict == held && !t.Item.spans() && t.Item.barrier().heldScope == nil {
-			for _, a := range turns {
-				left[a.sessionID] = d.verdict
-			}
-		}
-	}
-	return decided
-}
+func turnsOf(tasks []*task) []*turn { return each(tasks, func(t *task) *turn { return t.Item }) }
 
 // settle answers tasks after their transaction, or leaves them to the scheduler.
 func (w *writer) settle(tasks []*task, l *ledger, decided map[*task]decision) {
@@ -226,12 +184,11 @@ func (w *writer) settle(tasks []*task, l *ledger, decided map[*task]decision) {
 	var news []news
 	var deferrals []*task
 	for _, t := range tasks {
-		switch d, met := decided[t], t.Item.barrier(); {
+		switch d, met := decided[t], &t.Item.met; {
 		case d.verdict == held && met.heldScope != nil:
 			w.scopes.add(*met.heldScope)
-			w.leave(t, errScopeHeld)
-		case d.verdict == held && t.Item.spans():
-			w.leave(t, errSkipped)
+			t.Item.Skip()
+			w.Done(t, errScopeHeld) // it leaves the groups
 		case d.verdict == held:
 			w.Hold(t, l.patienceOf(t.Key))
 		case d.verdict == deferred && w.Waits:
@@ -240,7 +197,7 @@ func (w *writer) settle(tasks []*task, l *ledger, decided map[*task]decision) {
 			w.Return(t)
 		default:
 			if d.err == nil {
-				news = append(news, newsOf(t.Item.turns()...)...)
+				news = append(news, newsOf(t.Item)...)
 			}
 			w.Done(t, d.err)
 		}
@@ -249,25 +206,6 @@ func (w *writer) settle(tasks []*task, l *ledger, decided map[*task]decision) {
 	for _, t := range deferrals {
 		w.Run([]*task{t}, w.sendTurns)
 	}
-}
-
-// leave lets turns leave the groups, for a row that is locked elsewhere.
-func (w *writer) leave(t *task, why error) {
-	t.Item.Skip()
-	w.Done(t, why)
-}
-
-// skipSpanning lets the turns of several sessions leave the groups: a wait for one of
-// these would hold up the others. It returns the rest.
-func (w *writer) skipSpanning(tasks []*task) (rest []*task) {
-	for _, t := range tasks {
-		if t.Item.spans() {
-			w.leave(t, errSkipped)
-			continue
-		}
-		rest = append(rest, t)
-	}
-	return rest
 }
 
 // awaitRows waits for the session of turns that change shared scopes, for its counter and

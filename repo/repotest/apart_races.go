@@ -78,7 +78,8 @@ func testApartCreations(t *testing.T, one, other repo.Store, _ string) {
 				_, _ = one.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: []repo.NewMessage{user("one")}, Create: create})
 			case 3:
 				turn := repo.Turn{SessionID: id, Messages: []repo.NewMessage{user("one")}, Create: create}
-				_, _ = one.Sessions().AppendTurns(t.Context(), turn, repo.Turn{SessionID: id, Messages: []repo.NewMessage{user("one")}})
+				_, _ = one.Sessions().AppendTurn(t.Context(), turn)
+				_, _ = one.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: []repo.NewMessage{user("one")}})
 			}
 		})
 		owner, content := one, "one"
@@ -214,10 +215,6 @@ func ApartFromWhole(t *testing.T, whole, one repo.Store) {
 			again, err := r.Sessions().AppendTurn(t.Context(), turn)
 			if must(t, again, err); again.Plan != nil || !again.Repeated {
 				t.Errorf("the turn again: %+v", again)
-			}
-			together, err := r.Sessions().AppendTurns(t.Context(), turn)
-			if must(t, together, err)[0].Plan != nil {
-				t.Errorf("the turn again: %+v", together[0])
 			}
 			list, err := r.Sessions().List(t.Context(), repo.SessionFilter{AnyOwner: true}, repo.Page{})
 			sessions := must(t, list, err).Items

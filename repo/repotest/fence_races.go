@@ -54,8 +54,8 @@ func testFenceOvertaken(t *testing.T, store repo.Store) {
 			turn.State = []repo.StateChange{increment(scope, "n", 1)}
 			return one(t.Context(), store, id, turn)
 		},
-		"together": func(id repo.ID, turn repo.Turn) error {
-			_, err := store.Sessions().AppendTurns(t.Context(), repo.Turn{SessionID: beside, Messages: users(1)}, inSession(id, turn))
+		"together with another": func(id repo.ID, turn repo.Turn) error {
+			_, err := appendInTx(t.Context(), store, repo.Turn{SessionID: beside, Messages: users(1)}, inSession(id, turn))
 			return err
 		},
 		"transaction": func(id repo.ID, turn repo.Turn) error {

@@ -9,7 +9,6 @@ import (
 func fenceTests() []test {
 	return []test{
 		onPlans("Sessions", testFenceSession),
-		onPlans("Together", testFenceTogether),
 		onPlans("Repeats", testFenceRepeats),
 		onPlans("Order", testFenceOrder),
 		onPlans("Plans", testFencePlan),
@@ -87,27 +86,6 @@ func testFenceSession(t *testing.T, r repo.Repositories) {
 		}
 	}
 	appendTo(t, r.Sessions(), id, users(2)...)
-}
-
-// Turns together are refused if one of them is. Each session has its own lease.
-func testFenceTogether(t *testing.T, r repo.Repositories) {
-	ids := []repo.ID{create(t, r.Sessions()), create(t, r.Sessions())}
-	turns := func(tokens ...int64) (turns []repo.Turn) {
-		for i, token := range tokens {
-			turns = append(turns, repo.Turn{SessionID: ids[i%2], Messages: users(1), Fence: token})
-		}
-		return turns
-	}
-	first, other := leaseOf(t, r, repo.SessionLease(ids[0])), leaseOf(t, r, repo.SessionLease(ids[1]))
-	addTurns(t, r, turns(first.Fence, other.Fence, 0, 0)...)
-	second := overtake(t, r, first)
-	for _, tokens := range [][]int64{{first.Fence, other.Fence}, {second.Fence, other.Fence, first.Fence}, {0, 0, first.Fence}} {
-		_, err := r.Sessions().AppendTurns(t.Context(), turns(tokens...)...)
-		wantFenced(t, err, repo.FencedError{Key: first.Key, Fence: first.Fence, Latest: second.Fence})
-	}
-	addTurns(t, r, turns(second.Fence, other.Fence, 0)...)
-	wantCount(t, r.Sessions(), ids[0], 4)
-	wantCount(t, r.Sessions(), ids[1], 3)
 }
 
 // What is stored already is returned, whatever the token is by now: nothing is written.
@@ -356,8 +334,6 @@ func testFencedOnly(t *testing.T, r repo.Repositories) {
 		for _, turn := range fencedTurns(0) {
 			_, err = r.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 			wantFenced(t, err, want)
-			_, err = r.Sessions().AppendTurns(t.Context(), inSession(create(t, r.Sessions()), turn), inSession(id, turn))
-			wantFenced(t, err, want)
 		}
 	}
 	wantRefused(0)
@@ -430,8 +406,6 @@ func testFenceInvalid(t *testing.T, r repo.Repositories) {
 	id := repo.NewID()
 	_, err := r.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: users(1), Fence: -1})
 	wantInvalid(t, err, "fence")
-	_, err = r.Sessions().AppendTurns(t.Context(), repo.Turn{SessionID: id, Messages: users(1), Fence: -1})
-	wantInvalid(t, err, "turns[0].fence")
 	_, err = r.Plans().Transition(t.Context(), id, repo.TransitionStart, repo.Cause{Fence: -1})
 	wantInvalid(t, err, "fence")
 	_, err = r.Plans().Progress(t.Context(), id, repo.Progress{Fence: -1})

@@ -138,18 +138,6 @@ var sessionCalls = []call{
 		key := repo.NewSession{Namespace: f.namespace, Key: f.key().Key}
 		return args{repo.Turn{Messages: users(1), Create: &key}}
 	}},
-	{name: "Sessions.AppendTurns", trips: 7, inTx: 5, args: func(f *fixture) args {
-		scope := repo.Scope{Name: f.scope}
-		turn := fullTurn(scope)
-		turn.Create = &repo.NewSession{Namespace: f.namespace, Metadata: json.RawMessage(`{"new":1}`)}
-		return args{[]repo.Turn{inSession(repo.NewID(), turn), inSession(f.empty(), fullTurn(scope))}}
-	}},
-	{name: "Sessions.AppendTurns/of messages", only: views, args: func(f *fixture) args {
-		return args{[]repo.Turn{{SessionID: f.session(), Messages: users(1)}}}
-	}},
-	{name: "Sessions.AppendTurns/creating", only: views, args: func(f *fixture) args {
-		return args{[]repo.Turn{{SessionID: f.session(), Messages: users(1), Create: &repo.NewSession{}}}}
-	}},
 	{name: "Sessions.Export", trips: 2, args: func(f *fixture) args { return args{f.session(), &written{}} }},
 	{name: "Sessions.Import", trips: 5, args: func(f *fixture) args {
 		return args{&bufferedReader{Document: f.document()}, true}

@@ -593,8 +593,4 @@ func testUseTrace(t *testing.T, r repo.Repositories) {
 	} else {
 		want("of a turn again", "of the turn", *again.Plan)
 	}
-	turn.ID = randomName()
-	many, err := r.Sessions().AppendTurns(t.Context(), turn)
-	must(t, many, err)
-	want("of turns", "another", getPlan(t, r, many[0].Plan.ID))
 }

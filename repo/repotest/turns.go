@@ -32,7 +32,7 @@ func turnTests() []test {
 		onPlans("WithoutIDs", testTurnWithoutIDs),
 		onPlans("Conflicts", testTurnConflicts),
 		onPlans("Existing", testTurnExisting),
-		onPlans("ExistingTogether", testTurnExistingTogether),
+		onPlans("ExistingOfSeveral", testTurnExistingOfSeveral),
 		onPlans("ByID", testTurnByID),
 		onPlans("KnownMessage", testTurnKnownMessage),
 		onPlans("KnownUsage", testTurnKnownUsage),
@@ -40,18 +40,13 @@ func turnTests() []test {
 		onPlans("Create", testTurnCreate),
 		onPlans("IDsGoWithSession", testTurnIDsGoWithSession),
 		onPlans("ScopeErased", testTurnScopeErased),
-		onPlans("Together", testTurnsTogether),
-		onPlans("TogetherOrNot", testTurnsTogetherOrNot),
-		onPlans("TogetherOnOne", testTurnsTogetherOnOne),
-		onPlans("TogetherIDsOfOtherKinds", testTurnsTogetherIDsOfOtherKinds),
-		onPlans("TogetherCreatedByFirst", testTurnsTogetherCreatedByFirst),
+		onPlans("OnOne", testTurnsOnOne),
+		onPlans("IDsOfOtherKinds", testTurnIDsOfOtherKinds),
 		onPlans("Calls", testTurnCalls),
 		onPlans("UsageIsNoActivity", testTurnUsageIsNoActivity),
-		onPlans("TogetherInvalid", testTurnsTogetherInvalid),
 		onPlans("Work", testTurnWork),
-		onPlans("OpenOneStream", testTurnsOpenOneStream),
 		onPlans("WorkRefused", testTurnWorkRefused),
-		onPlans("WorkTogether", testTurnsWorkTogether),
+		onPlans("WorkOfSeveral", testTurnsWork),
 		onPlans("WorkInvalid", testTurnWorkInvalid),
 	}
 }
@@ -66,11 +61,12 @@ func turnRaceTests() []test {
 		{"Existing", testTurnRacingExisting},
 		{"Create", testTurnRacingCreate},
 		{"Budget", testTurnRacingBudget},
-		{"Together", testTurnsRacingTogether},
+		{"InTx", testTurnsRacingInTx},
 		{"WithAppends", testTurnsWithAppends},
 		{"Tx", testTurnTx},
-		{"TogetherRolledBack", testTurnsTogetherRolledBack},
-		{"TogetherOrNot", testTurnsRacingRefusals},
+		{"RolledBack", testTurnsRolledBack},
+		{"AllOrNone", testTurnsAllOrNone},
+		{"Refusals", testTurnsRacingRefusals},
 		{"WithAppendsAt", testTurnsWithAppendsAt},
 		{"Work", testTurnRacingWork},
 	}
@@ -555,8 +551,8 @@ func testTurnExisting(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// Some of the turns of a call are stored, and others are not.
-func testTurnExistingTogether(t *testing.T, r repo.Repositories) {
+// Some of several turns are stored, and others are not.
+func testTurnExistingOfSeveral(t *testing.T, r repo.Repositories) {
 	ids, scope := []repo.ID{create(t, r.Sessions()), create(t, r.Sessions()), repo.NewID()}, shared()
 	var first, second []repo.Turn
 	for i, id := range ids {
@@ -795,61 +791,43 @@ func testTurnScopeErased(t *testing.T, r repo.Repositories) {
 	}
 }
 
-func addTurns(t *testing.T, r repo.Repositories, turns ...repo.Turn) []repo.AppendedTurn {
+// inTxUntilItStays is appendInTx, again if another transaction was in its way.
+func inTxUntilItStays(ctx context.Context, store repo.Store, turns ...repo.Turn) ([]repo.AppendedTurn, error) {
+	for {
+		if added, err := appendInTx(ctx, store, turns...); !errors.Is(err, repo.ErrContention) {
+			return added, err
+		}
+	}
+}
+
+// addTurns adds turns one after the other.
+func addTurns(t *testing.T, r repo.Repositories, turns ...repo.Turn) (added []repo.AppendedTurn) {
 	t.Helper()
-	added, err := r.Sessions().AppendTurns(t.Context(), turns...)
-	if must(t, added, err); len(added) != len(turns) {
-		t.Fatalf("%d turns gave %d results", len(turns), len(added))
+	for _, turn := range turns {
+		added = append(added, addTurn(t, r, turn.SessionID, turn))
 	}
 	return added
 }
 
-func testTurnsTogether(t *testing.T, r repo.Repositories) {
-	scope := shared()
-	var turns []repo.Turn
-	for range 3 {
-		turns = append(turns, inSession(create(t, r.Sessions()), fullTurn(scope)))
-	}
-	turns = append(turns, repo.Turn{SessionID: repo.NewID(), Messages: users(2), Create: &repo.NewSession{}})
-	added := addTurns(t, r, turns...)
-	for i, turn := range turns {
-		wantStored(t, turn.SessionID, 0, turn.Messages, added[i].Messages)
-		wantCount(t, r.Sessions(), turn.SessionID, 2)
-		if added[i].Repeated || added[i].Created != (i == 3) {
-			t.Errorf("turn %d gave %+v", i, added[i])
+// appendInTx adds turns in one transaction.
+func appendInTx(ctx context.Context, store repo.Store, turns ...repo.Turn) (added []repo.AppendedTurn, err error) {
+	err = store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+		added = nil
+		for _, turn := range turns {
+			one, err := tx.Sessions().AppendTurn(ctx, turn)
+			if err != nil {
+				return err
+			}
+			added = append(added, one)
 		}
-	}
-	for i := range 2 { // in the order given
-		if added[i+1].Scopes[0].Version <= added[i].Scopes[0].Version {
-			t.Errorf("the versions are %d and %d", added[i].Scopes[0].Version, added[i+1].Scopes[0].Version)
-		}
-	}
-	wantState(t, r, scope, map[string]string{"color": `"` + secret + `"`, "n": "9"})
-	// Those that are stored are repeated, and others are added.
-	turns[3] = repo.Turn{SessionID: turns[3].SessionID, ID: randomName(), Messages: users(1)}
-	again := addTurns(t, r, turns...)
-	for i := range 3 {
-		if !again[i].Repeated {
-			t.Errorf("turn %d is not repeated", i)
-		}
-		wantMessages(t, again[i].Messages, added[i].Messages)
-	}
-	if again[3].Repeated || again[3].Created || again[3].Messages[0].Sequence != 2 {
-		t.Errorf("the new turn gave %+v", again[3])
-	}
-	batch := withIDs(users(1))
-	messages := repo.Turn{SessionID: turns[0].SessionID, Messages: batch}
-	first := addTurns(t, r, messages)
-	if again := addTurns(t, r, turns[3], messages); !again[1].Repeated {
-		t.Error("an append is not repeated")
-	} else {
-		wantMessages(t, again[1].Messages, first[0].Messages)
-	}
+		return nil
+	})
+	return added, err
 }
 
-// If one turn is refused, none is stored.
-// Guarantee: Turns: Turns that are added together are all stored, or none.
-func testTurnsTogetherOrNot(t *testing.T, r repo.Repositories) {
+// If one turn of a transaction is refused, none is stored.
+// Guarantee: Turns: Turns of one transaction are all stored, or none.
+func testTurnsAllOrNone(t *testing.T, r repo.Store) {
 	s, scope := r.Sessions(), shared()
 	id, missing := create(t, s), repo.NewID()
 	known := fullMessage()
@@ -862,10 +840,8 @@ func testTurnsTogetherOrNot(t *testing.T, r repo.Repositories) {
 	try := func(bad repo.Turn) (err error) {
 		t.Helper()
 		for _, turns := range [][]repo.Turn{{good, made, bad}, {good, beside, bad}} {
-			var added []repo.AppendedTurn
-			added, err = s.AppendTurns(t.Context(), turns...)
-			if added != nil || err == nil {
-				t.Errorf("refused turns gave %+v, %v", added, err)
+			if _, err = appendInTx(t.Context(), r, turns...); err == nil {
+				t.Error("turns were stored of which one is refused")
 			}
 			wantSame(t, "session", recordedState(t, r, id), before)
 			wantSame(t, "session", recordedState(t, r, beside.SessionID), besideBefore)
@@ -891,7 +867,7 @@ func testTurnsTogetherOrNot(t *testing.T, r repo.Repositories) {
 }
 
 // Several turns of one session are added one after the other.
-func testTurnsTogetherOnOne(t *testing.T, r repo.Repositories) {
+func testTurnsOnOne(t *testing.T, r repo.Repositories) {
 	id := create(t, r.Sessions())
 	var turns []repo.Turn
 	for i := range 3 {
@@ -910,8 +886,8 @@ func testTurnsTogetherOnOne(t *testing.T, r repo.Repositories) {
 	wantState(t, r, repo.Scope{SessionID: id}, map[string]string{"n": "3"})
 }
 
-// Turns that are added together in a transaction are seen, and stored, with it only.
-func testTurnsTogetherRolledBack(t *testing.T, s repo.Store) {
+// Turns that are added in a transaction are seen, and stored, with it only.
+func testTurnsRolledBack(t *testing.T, s repo.Store) {
 	id, scope := create(t, s.Sessions()), shared()
 	change(t, s, set(scope, "n", `0`))
 	addTurn(t, s, id, repo.Turn{State: []repo.StateChange{set(repo.Scope{}, "n", `0`)}})
@@ -924,8 +900,10 @@ func testTurnsTogetherRolledBack(t *testing.T, s repo.Store) {
 	for _, fails := range []bool{true, false} {
 		failed := errors.New("rolled back")
 		err := s.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
-			if _, err := tx.Sessions().AppendTurns(ctx, turn, turn); err != nil {
-				return err
+			for range 2 {
+				if _, err := tx.Sessions().AppendTurn(ctx, turn); err != nil {
+					return err
+				}
 			}
 			wantState(t, tx, scope, map[string]string{"n": "2"})
 			wantState(t, s, scope, map[string]string{"n": "0"})
@@ -951,7 +929,7 @@ func testTurnsTogetherRolledBack(t *testing.T, s repo.Store) {
 }
 
 // A message, a turn and a usage of one session may have the same id.
-func testTurnsTogetherIDsOfOtherKinds(t *testing.T, r repo.Repositories) {
+func testTurnIDsOfOtherKinds(t *testing.T, r repo.Repositories) {
 	id, same := create(t, r.Sessions()), repo.NewID()
 	message := user("x")
 	message.ID = same
@@ -967,25 +945,6 @@ func testTurnsTogetherIDsOfOtherKinds(t *testing.T, r repo.Repositories) {
 	}
 	wantCount(t, r.Sessions(), id, 1)
 	wantState(t, r, repo.Scope{SessionID: id}, map[string]string{"a": "1"})
-}
-
-// A turn does not find a session that a later one of the call would create.
-func testTurnsTogetherCreatedByFirst(t *testing.T, r repo.Repositories) {
-	id := repo.NewID()
-	plain := repo.Turn{SessionID: id, Messages: users(1)}
-	creates := plain
-	creates.Create = &repo.NewSession{Actor: "first"}
-	_, err := r.Sessions().AppendTurns(t.Context(), plain, creates)
-	wantNotFound(t, err, "session", id)
-	again := plain
-	again.Create = &repo.NewSession{Actor: "second"}
-	added := addTurns(t, r, creates, again, plain)
-	if !added[0].Created || added[1].Created || added[2].Created {
-		t.Errorf("created: %v, %v, %v", added[0].Created, added[1].Created, added[2].Created)
-	}
-	if got := get(t, r.Sessions(), id).Actor; got != "first" {
-		t.Errorf("the session was created by %q", got)
-	}
 }
 
 // The messages of turns are found by their call.
@@ -1020,39 +979,6 @@ func testTurnUsageIsNoActivity(t *testing.T, r repo.Repositories) {
 	if got := get(t, r.Sessions(), id).UpdatedAt; !got.After(before) {
 		t.Errorf("a message has left UpdatedAt at %v", got)
 	}
-}
-
-func testTurnsTogetherInvalid(t *testing.T, r repo.Repositories) {
-	s, id := r.Sessions(), create(t, r.Sessions())
-	given := withIDs(users(1))
-	turn := func(turn repo.Turn) repo.Turn { return inSession(id, turn) }
-	usage := &repo.NewUsage{ID: repo.NewID()}
-	same := randomName()
-	many := make([]repo.Turn, limits.MaxTurns+1)
-	for i := range many {
-		many[i] = turn(repo.Turn{Messages: users(1)})
-	}
-	// The messages hold one byte too many, which is a kind's: metadata has two.
-	large := user(strings.Repeat("x", limits.MaxBatchBytes/4-2))
-	named := large
-	named.Kind = "k"
-	for _, test := range []struct {
-		field string
-		turns []repo.Turn
-	}{
-		{"turns", nil},
-		{"turns", many},
-		{"turns", []repo.Turn{turn(repo.Turn{Messages: []repo.NewMessage{large, large}}), turn(repo.Turn{Messages: []repo.NewMessage{large, named}})}},
-		{"turns", []repo.Turn{turn(repo.Turn{Messages: users(repo.MaxBatchMessages)}), turn(repo.Turn{Messages: users(1)})}},
-		{"turns[1].turn", []repo.Turn{turn(repo.Turn{Messages: users(1)}), turn(repo.Turn{})}},
-		{"turns[1]", []repo.Turn{turn(repo.Turn{Messages: given}), turn(repo.Turn{Messages: given})}},
-		{"turns[1]", []repo.Turn{turn(repo.Turn{ID: same, Messages: users(1)}), turn(repo.Turn{ID: same, Messages: users(1)})}},
-		{"turns[1]", []repo.Turn{turn(repo.Turn{Messages: users(1), Usage: usage}), turn(repo.Turn{ID: randomName(), Usage: usage})}},
-	} {
-		_, err := s.AppendTurns(t.Context(), test.turns...)
-		wantInvalid(t, err, test.field)
-	}
-	wantCount(t, s, id, 0)
 }
 
 // Writers of different keys of one scope never lose one. The naive way reads the whole
@@ -1310,8 +1236,8 @@ func testTurnRacingBudget(t *testing.T, store repo.Store) {
 	}
 }
 
-// Calls that have several sessions and scopes in any order do not stop each other.
-func testTurnsRacingTogether(t *testing.T, store repo.Store) {
+// Transactions that have several sessions and scopes in any order are all made: one that another stops is made again.
+func testTurnsRacingInTx(t *testing.T, store repo.Store) {
 	const rounds = 10
 	ids, scopes := make([]repo.ID, 4), make([]repo.Scope, 3)
 	for i := range ids {
@@ -1336,7 +1262,7 @@ func testTurnsRacingTogether(t *testing.T, store repo.Store) {
 				}
 				continue
 			}
-			if _, err := store.Sessions().AppendTurns(t.Context(), turns...); err != nil {
+			if _, err := inTxUntilItStays(t.Context(), store, turns...); err != nil {
 				t.Error(err)
 			}
 		}
@@ -1357,7 +1283,7 @@ func testTurnsRacingTogether(t *testing.T, store repo.Store) {
 	}
 }
 
-// Turns together of which one is refused leave nothing, and change nothing for those that
+// Transactions of which one turn is refused leave nothing, and change nothing for those that
 // others add to the same sessions and scopes meanwhile.
 func testTurnsRacingRefusals(t *testing.T, store repo.Store) {
 	const rounds, budget = 10, 60
@@ -1378,7 +1304,7 @@ func testTurnsRacingRefusals(t *testing.T, store repo.Store) {
 			if worker%2 == 0 {
 				slices.Reverse(turns)
 			}
-			added, err := store.Sessions().AppendTurns(t.Context(), turns...)
+			added, err := inTxUntilItStays(t.Context(), store, turns...)
 			if err != nil {
 				_, _ = wantError[*repo.LimitExceededError](t, err, repo.ErrLimit)
 				refused.add()
@@ -1501,7 +1427,7 @@ func testTurnTx(t *testing.T, store repo.Store) {
 				t.Errorf("in the transaction: %+v, %v", got, err)
 			}
 		}
-		if _, err := s.AppendTurns(ctx, repo.Turn{SessionID: id, Messages: users(1), State: []repo.StateChange{increment(scope, "n", 1)}}); err != nil {
+		if _, err := s.AppendTurn(ctx, repo.Turn{SessionID: id, Messages: users(1), State: []repo.StateChange{increment(scope, "n", 1)}}); err != nil {
 			t.Error(err)
 		}
 		created := repo.NewID()

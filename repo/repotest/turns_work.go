@@ -47,26 +47,6 @@ func wantNothing(t *testing.T, r repo.Repositories, id repo.ID, turn repo.Turn) 
 	}
 }
 
-// Two turns of one call that open one key: of two sessions they are refused, as if the first had come before, and of one session the
-// second has the stream.
-// Guarantee: Turns: Turns of one call that open one stream are judged in their order.
-func testTurnsOpenOneStream(t *testing.T, r repo.Repositories) {
-	s := r.Sessions()
-	open := repo.Turn{Messages: users(1), Open: &repo.NewStream{Key: randomName(), Owner: "me"}}
-	one, other := create(t, s), create(t, s)
-	_, err := s.AppendTurns(t.Context(), inSession(one, open), inSession(other, open))
-	if refused, is := wantError[*repo.RefusedError](t, err, repo.ErrConflict); is && (refused.Kind != "stream" || refused.Name != open.Open.Key) {
-		t.Errorf("%+v", refused)
-	}
-	for _, id := range []repo.ID{one, other} {
-		wantNothing(t, r, id, open)
-	}
-	both, err := s.AppendTurns(t.Context(), inSession(one, open), inSession(one, open))
-	if must(t, both, err); both[0].Stream.ID != both[1].Stream.ID || both[0].Stream.Fence >= both[1].Stream.Fence {
-		t.Errorf("%+v, %+v", both[0].Stream, both[1].Stream)
-	}
-}
-
 // A turn's plan is like one that Use makes, and its stream is open for its writer. The turn again makes neither.
 // Guarantee: Turns: A turn, its plan and its stream are stored together, or not at all.
 func testTurnWork(t *testing.T, r repo.Repositories) {
@@ -158,13 +138,6 @@ func testTurnWorkRefused(t *testing.T, r repo.Repositories) {
 		if turn.Open.Key != taken.Key {
 			wantNothing(t, r, id, turn)
 		}
-		_, err = r.Sessions().AppendTurns(t.Context(), inSession(other, asking(t, r)), inSession(id, turn))
-		if err == nil {
-			t.Errorf("%s: stored with another", name)
-		}
-		turn.Open.Key = randomName()
-		wantNothing(t, r, id, turn)
-		wantNothing(t, r, other, turn)
 	}
 
 	turn := asking(t, r)
@@ -182,12 +155,11 @@ func testTurnWorkRefused(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// Turns that are made together, and one that creates its session, make their plans and streams.
-func testTurnsWorkTogether(t *testing.T, r repo.Repositories) {
+// Several turns of a session, and one that creates its session, make their plans and streams.
+func testTurnsWork(t *testing.T, r repo.Repositories) {
 	first, second, third := create(t, r.Sessions()), asking(t, r), asking(t, r)
 	second.Create = &repo.NewSession{Key: randomName()}
-	added, err := r.Sessions().AppendTurns(t.Context(), inSession(first, asking(t, r)), inSession(first, asking(t, r)))
-	must(t, added, err)
+	added := addTurns(t, r, inSession(first, asking(t, r)), inSession(first, asking(t, r)))
 	created, err := r.Sessions().AppendTurn(t.Context(), second)
 	must(t, created, err)
 	third.Messages, third.Open, third.ID = nil, nil, "" // a plan alone, each time

@@ -81,9 +81,6 @@ func TestLockTimeoutOfAttempts(t *testing.T) {
 							_, err := store.Sessions().AppendTurn(ctx, inSession(ids[0], turn))
 							return err
 						},
-						"AppendTurns": func(ctx context.Context) error {
-							return addsTo(store)(ctx, inSession(ids[0], turn), turnsOf(ids[1])[0])
-						},
 						"Streams.Append": func(ctx context.Context) error {
 							_, err := store.Streams().Append(ctx, stream, []byte("y"))
 							return err

@@ -70,11 +70,6 @@ func TestRowsThatATriggerLeavesOut(t *testing.T) {
 		"turn": func(s repo.Sessions) error {
 			return turn(s, id, repo.Turn{Messages: []repo.NewMessage{good, bad}, Usage: usage(1)})
 		},
-		"turns": func(s repo.Sessions) error {
-			_, err := s.AppendTurns(ctx, repo.Turn{SessionID: other, Messages: []repo.NewMessage{good}},
-				repo.Turn{SessionID: id, Messages: []repo.NewMessage{bad}})
-			return err
-		},
 		"a turn's session": func(s repo.Sessions) error {
 			return turn(s, created, repo.Turn{Create: &repo.NewSession{}, Messages: []repo.NewMessage{bad}})
 		},

@@ -218,19 +218,6 @@ func writesToTry(t *testing.T, store repo.Store) []tryable {
 					return s.MessageCount > 0
 				}
 		}},
-		{"turns", func(context.Context) (do, look) {
-			a, b := session(), session()
-			return func(ctx context.Context) error {
-					_, err := store.Sessions().AppendTurns(ctx, repo.Turn{SessionID: a, Messages: []repo.NewMessage{message()}}, repo.Turn{SessionID: b, Messages: []repo.NewMessage{message()}, Usage: &repo.NewUsage{Cost: 1}}, repo.Turn{SessionID: hot, Messages: []repo.NewMessage{message()}})
-					return err
-				}, func(context.Context) bool {
-					x, y := get(a), get(b)
-					if x.MessageCount != y.MessageCount || x.MessageCount > 1 || int64(y.Usage.Cost) != y.MessageCount {
-						t.Error("turns torn", x.MessageCount, y.MessageCount)
-					}
-					return x.MessageCount > 0
-				}
-		}},
 		{"state", func(context.Context) (do, look) {
 			k := repo.NewID().String()
 			return func(ctx context.Context) error {

@@ -209,10 +209,6 @@ func TestRoundTrips(t *testing.T) {
 			turn.ID, turn.Usage.ID = repo.NewID().String(), repo.NewID()
 			return second(sessions.AppendTurn(ctx, inSession(other, turn)))
 		}},
-		{"turns together", 2, func(ctx context.Context) error {
-			usage := repo.Turn{SessionID: id, Usage: &repo.NewUsage{}}
-			return second(sessions.AppendTurns(ctx, usage, repo.Turn{SessionID: other, State: turn.State}))
-		}},
 		{"messages from", 1, func(ctx context.Context) error {
 			return second(sessions.MessagesFrom(ctx, id, 0, 1000))
 		}},

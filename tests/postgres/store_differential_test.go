@@ -138,16 +138,6 @@ func (w *twins) draw(t *rapid.T) operation {
 			a, err := r.Sessions().AppendTurn(ctx, inSession(session, fenced(turn, session)))
 			return w.say(err, w.turn(a))
 		}},
-		{"turns", func(ctx context.Context, r repo.Repositories) string {
-			other := fenced(otherTurn(turn, number), w.sessions[number%3])
-			added, err := r.Sessions().AppendTurns(ctx,
-				inSession(session, fenced(turn, session)), inSession(w.sessions[number%3], other))
-			var out []any
-			for _, a := range added {
-				out = append(out, w.turn(a))
-			}
-			return w.say(err, out...)
-		}},
 		{"change", func(ctx context.Context, r repo.Repositories) string {
 			changes := slices.Clone(turn.State)
 			for i := range changes {

@@ -69,18 +69,16 @@ var severalTurns = map[string]func(ctx context.Context, r repo.Repositories, ids
 		}
 		return nil
 	},
-	"together": func(ctx context.Context, r repo.Repositories, ids []repo.ID) error {
-		_, err := r.Sessions().AppendTurns(ctx, inSession(ids[1], brokenTurn()), inSession(ids[0], brokenTurn()))
-		return err
-	},
-	"together, creating": func(ctx context.Context, r repo.Repositories, ids []repo.ID) error {
+	"creating": func(ctx context.Context, r repo.Repositories, ids []repo.ID) error {
 		created := brokenTurn()
-		created.Create = &repo.NewSession{}
-		_, err := r.Sessions().AppendTurns(ctx, inSession(ids[0], brokenTurn()),
-			inSession(repo.NewID(), created))
+		created.Create = &repo.NewSession{Key: keyBeside(ids[0])}
+		_, err := r.Sessions().AppendTurn(ctx, created)
 		return err
 	},
 }
+
+// keyBeside is the key of a session that a turn creates.
+func keyBeside(id repo.ID) string { return "beside " + id.String() }
 
 func brokenTurn() repo.Turn {
 	return repo.Turn{
@@ -93,19 +91,23 @@ func brokenTurn() repo.Turn {
 // the same for all of their parts.
 func wholeTurns(t *testing.T, store repo.Repositories, call string, ids []repo.ID, sharedBefore int) int {
 	t.Helper()
-	turns := map[string]int{"one": 1, "together": 2, "together, creating": 2}[call]
-	count := int(pgtest.CountDense(t, store, ids[0]))
-	session, err := store.Sessions().Get(t.Context(), ids[0])
+	id, shared := ids[0], sumOf(t, store, repo.Scope{Name: "shared"}, "n")-sharedBefore
+	if call == "creating" {
+		created, err := store.Sessions().Find(t.Context(), repo.SessionKey{Key: keyBeside(id)})
+		switch {
+		case errors.Is(err, repo.ErrNotFound) && shared == 0:
+			return 0
+		case err != nil:
+			t.Fatalf("%v, and the scope has %d", err, shared)
+		}
+		id = created
+	}
+	count := int(pgtest.CountDense(t, store, id))
+	session, err := store.Sessions().Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts := []int{
-		int(session.Usage.Cost), sumOf(t, store, repo.Scope{SessionID: ids[0]}, "n"),
-		(sumOf(t, store, repo.Scope{Name: "shared"}, "n") - sharedBefore) / turns,
-	}
-	if call == "together" {
-		parts = append(parts, int(pgtest.CountDense(t, store, ids[1])), sumOf(t, store, repo.Scope{SessionID: ids[1]}, "n"))
-	}
+	parts := []int{int(session.Usage.Cost), sumOf(t, store, repo.Scope{SessionID: id}, "n"), shared}
 	for _, part := range parts {
 		if part != count {
 			t.Errorf("%d messages of the first session are stored, but of the other parts %v", count, parts)
@@ -159,7 +161,7 @@ func TestTurnsWhoseConnectionIsLost(t *testing.T) {
 							count == 1 && errors.Is(err, repo.ErrUnavailable) {
 							t.Errorf("lost at step %d: %v; it was done %d times", step, err, count)
 						}
-						if err != nil && call != "together, creating" { // a group makes it again
+						if err != nil && call != "creating" { // a group makes it again
 							t.Errorf("lost at step %d: %v", step, err)
 						}
 					}
@@ -213,11 +215,11 @@ func TestTurnsCancelledAtEachStep(t *testing.T) {
 	}
 }
 
-// Of turns together each piece is lost that the store sends, and the answer to it.
-func TestLostTurnsTogether(t *testing.T) {
+// Of turns each piece is lost that the store sends, and the answer to it.
+func TestLostPiecesOfTurns(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"cache_statement", "simple_protocol"} {
-		for _, call := range []string{"together", "together, creating"} {
+		for _, call := range []string{"one", "creating"} {
 			t.Run(call+" in "+mode, func(t *testing.T) {
 				t.Parallel()
 				store, other, network := openLossy(t, mode, agentstore.Options{})
@@ -232,7 +234,7 @@ func TestLostTurnsTogether(t *testing.T) {
 					if count > 1 || (count == 1) != (err == nil) && !errors.Is(err, repo.ErrUnknownOutcome) {
 						t.Errorf("the answer to piece %d lost: %v; it was done %d times", piece, err, count)
 					}
-					if err != nil && call == "together" { // a group makes it again
+					if err != nil && call == "one" { // a group makes it again
 						t.Errorf("the answer to piece %d lost: %v", piece, err)
 					}
 				}

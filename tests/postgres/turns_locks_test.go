@@ -48,18 +48,6 @@ func TestNothingChangesBetweenReadAndWrite(t *testing.T) {
 		"in a group": func(ctx context.Context, store repo.Store, id repo.ID) (repo.AppendedTurn, error) {
 			return one(ctx, store, id)
 		},
-		"together": func(ctx context.Context, store repo.Store, id repo.ID) (repo.AppendedTurn, error) {
-			beside, err := store.Sessions().Create(ctx, repo.NewSession{})
-			if err != nil {
-				return repo.AppendedTurn{}, err
-			}
-			added, err := store.Sessions().AppendTurns(ctx, inSession(id, turn),
-				repo.Turn{SessionID: beside.ID, Messages: turn.Messages})
-			if err != nil {
-				return repo.AppendedTurn{}, err
-			}
-			return added[0], nil
-		},
 		"in a transaction": func(ctx context.Context, store repo.Store, id repo.ID) (added repo.AppendedTurn, err error) {
 			err = store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
 				added, err = one(ctx, tx, id)

@@ -392,10 +392,6 @@ func TestTurnCreatesAfterOthersDelete(t *testing.T) {
 				added, err := store.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 				return added.Created, err
 			},
-			"AppendTurns": func(store *agentstore.Store, id repo.ID, turn repo.Turn) (bool, error) {
-				added, err := store.Sessions().AppendTurns(t.Context(), inSession(id, turn))
-				return err == nil && added[0].Created, err
-			},
 			"in InTx": func(store *agentstore.Store, id repo.ID, turn repo.Turn) (created bool, err error) {
 				err = store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
 					added, err := tx.Sessions().AppendTurn(ctx, inSession(id, turn))

@@ -79,17 +79,19 @@ func testBranch(t *testing.T, store repo.Store) {
 }
 
 // aside appends an answer to a question while the session shows another branch, which stays the transcript: see docs/history.md.
-func aside(ctx context.Context, sessions repo.Sessions, turn repo.Turn, question int64, err error) (repo.AppendedTurn, error) {
+func aside(ctx context.Context, store repo.Store, turn repo.Turn, question int64, err error) (appended repo.AppendedTurn, _ error) {
 	var conflict *repo.SequenceConflictError
-	var appended []repo.AppendedTurn
 	for errors.As(err, &conflict) {
 		turn.After, turn.Head = &question, &conflict.Next
-		appended, err = sessions.AppendTurns(ctx, turn, repo.Turn{SessionID: turn.SessionID, ID: turn.ID + "/back", Existing: true, After: &conflict.Next})
+		back := repo.Turn{SessionID: turn.SessionID, ID: turn.ID + "/back", Existing: true, After: &conflict.Next}
+		err = store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) (err error) {
+			if appended, err = tx.Sessions().AppendTurn(ctx, turn); err == nil {
+				_, err = tx.Sessions().AppendTurn(ctx, back)
+			}
+			return err
+		})
 	}
-	if err != nil {
-		return repo.AppendedTurn{}, err
-	}
-	return appended[0], nil
+	return appended, err
 }
 
 // An answer lands on the branch of its question, also if the user looks at another one by then, and can be found.
@@ -109,12 +111,12 @@ func testAside(t *testing.T, store repo.Store) {
 		t.Errorf("the prompt of the answer is %s", contents(w.Messages))
 	}
 	appendAll(t, store, id, said(repo.RoleAssistant, "a-edited")) // since the conflict
-	appended, err := aside(t.Context(), store.Sessions(), answer, question, refused)
+	appended, err := aside(t.Context(), store, answer, question, refused)
 	if err != nil || appended.Messages[0].Follows != question {
 		t.Fatalf("%+v, %v", appended, err)
 	}
 	appendAll(t, store, id, said(repo.RoleUser, "q2"))
-	again, err := aside(t.Context(), store.Sessions(), answer, question, refused)
+	again, err := aside(t.Context(), store, answer, question, refused)
 	if err != nil || !again.Repeated {
 		t.Errorf("%+v, %v", again, err)
 	}

@@ -15,9 +15,6 @@ const (
 	wayShared = "a key of a shared scope"
 	wayOneKey = "one shared key"
 	wayByTx   = "a shared key, in InTx"
-
-	wayTogether     = "two turns together"
-	wayTogetherByTx = "two turns together, in InTx"
 )
 
 // sharedKeys is how many keys of the shared scope are set.
@@ -65,42 +62,5 @@ func turns(writers, sessions int) preparation {
 func sharedKey(scope string, keys int) repo.StateChange {
 	return repo.StateChange{
 		Scope: repo.Scope{Name: scope}, Key: fmt.Sprint("key/", rand.N(keys)), Value: fmt.Appendf(nil, `{"n":%d}`, rand.N(1_000_000)),
-	}
-}
-
-// turnsTogether compares turns of two sessions that are stored together with appends to one.
-func turnsTogether(writers, sessions int) preparation {
-	return func(ctx context.Context, l *lab) ([]cell, error) {
-		ids, err := l.sessions(ctx, sessions)
-		if err != nil {
-			return nil, err
-		}
-		messages := batch(1, messageSize)
-		adding := func(add func(context.Context, ...repo.Turn) error) runner {
-			return func(ctx context.Context, duration time.Duration) (sample, error) {
-				return drive(ctx, writers, duration, func(ctx context.Context, _ int) (int, error) {
-					turns := make([]repo.Turn, 2)
-					first := rand.N(len(ids))
-					for i := range turns {
-						at := (first + i*(1+rand.N(len(ids)-1))) % len(ids)
-						turns[i] = repo.Turn{SessionID: ids[at], Messages: messages}
-					}
-					return 1, add(ctx, turns...)
-				})
-			}
-		}
-		return []cell{
-			{way: wayPlain, run: appending(l.appender(wayOurs), writers, ids, messages)},
-			{way: wayTogether, run: adding(func(ctx context.Context, turns ...repo.Turn) error {
-				_, err := l.store.Sessions().AppendTurns(ctx, turns...)
-				return err
-			})},
-			{way: wayTogetherByTx, run: adding(func(ctx context.Context, turns ...repo.Turn) error {
-				return l.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
-					_, err := tx.Sessions().AppendTurns(ctx, turns...)
-					return err
-				})
-			})},
-		}, nil
 	}
 }

@@ -94,10 +94,6 @@ func figures() []workload {
 				{subject: wayOneKey, baseline: wayPlain, figure: 0.4},
 			},
 		},
-		{
-			name: "together-64w-1000s", title: "turns of two sessions together, 64 writers, 1,000 sessions", unit: "calls/s",
-			prepare: turnsTogether(64, 1000), goals: []goal{{subject: wayTogether, baseline: wayTogetherByTx, figure: 3}},
-		},
 		appendWorkload(1, 1, []string{wayNaive, wayBare, wayCounted}, latency(wayOurs, wayBare, 1.15)),
 		{
 			name: "append-fenced", title: "1 writer, 1 session, with the token of a lease", unit: "appends/s",

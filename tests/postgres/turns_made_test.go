@@ -1,0 +1,32 @@
+package postgres
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+)
+
+// newSessions makes sessions, and returns their ids in order.
+func newSessions(t *testing.T, store repo.Repositories, count int) []repo.ID {
+	t.Helper()
+	ids := make([]repo.ID, count)
+	for i := range ids {
+		ids[i] = pgtest.NewSession(t, store)
+	}
+	slices.SortFunc(ids, repo.ID.Compare)
+	return ids
+}
+
+// turnsOf returns a turn of each session: a message and a number of the session's own.
+func turnsOf(ids ...repo.ID) []repo.Turn {
+	turns := make([]repo.Turn, len(ids))
+	for i, id := range ids {
+		turns[i] = repo.Turn{
+			SessionID: id,
+			Messages:  []repo.NewMessage{user("made")}, State: []repo.StateChange{{Key: "n", Op: repo.StateIncrement, By: 1}},
+		}
+	}
+	return turns
+}
