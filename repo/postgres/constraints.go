@@ -7,6 +7,7 @@ const (
 	planAction      = "plans_action_name_fkey"
 	linkSession     = "session_plans_session_id_fkey"
 	stateSession    = "state_scopes_session_id_fkey"
+	streamSession   = "streams_session_id_fkey"
 	uniqueTurnID    = "session_turns_pkey"
 	uniqueChosenID  = "session_ids_pkey"
 	uniquePart      = "stream_parts_pkey"

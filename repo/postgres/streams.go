@@ -63,6 +63,8 @@ func (s *streams) Open(ctx context.Context, stream repo.NewStream) (repo.Stream,
 	switch {
 	case errors.Is(err, errNotMoved) && !errors.Is(err, repo.ErrUnknownOutcome):
 		return repo.Stream{}, refused
+	case conn.Violates(err, streamSession): // the session was deleted meanwhile
+		return repo.Stream{}, s.exec.noted(sessionNotFound(stream.Session))
 	case err != nil:
 		return repo.Stream{}, err
 	}

@@ -63,6 +63,23 @@ func TestStreamsOfSessionOtherProcess(t *testing.T) {
 	}
 }
 
+// A stream is opened while its session is being deleted: when that is committed, the session is not found.
+func TestStreamOpenedBesideADeletion(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{})
+	id := pgtest.NewSession(t, store)
+	duringItsWait(t, store, func(tx repo.Repositories) error {
+		_, err := tx.Sessions().Delete(t.Context(), id)
+		return err
+	}, func() error {
+		_, err := store.Streams().Open(t.Context(), repo.NewStream{Key: "k", Owner: "writer", Session: id})
+		if missing, is := errors.AsType[*repo.NotFoundError](err); !is || missing.ID != id {
+			t.Errorf("the stream was opened with %v", err)
+		}
+		return nil
+	})
+}
+
 // A session is deleted while others open streams of it and add parts: no stream of it lives, in
 // callers' transactions of any level. Its parts are removed later, and not by the deletion.
 //
