@@ -327,18 +327,18 @@ WITH found AS MATERIALIZED (
         FROM plan_history e WHERE e.plan_id = l.id
     ) AS h
 ), events AS (
-    UPDATE plan_history h SET actor = NULL, reason = CASE WHEN h.reason IS NOT NULL THEN 'erased' END
+    UPDATE plan_history h SET actor = nullif(h.actor, $1), reason = CASE WHEN h.reason IS NOT NULL THEN 'erased' END
     FROM judged j
-    WHERE h.plan_id = j.id AND NOT j.held AND h.actor = $1
+    WHERE h.plan_id = j.id AND NOT j.held AND (h.actor = $1 OR j.used AND h.reason <> 'erased')
         AND NOT (j.busy AND h.transition = 'use')
     RETURNING h.plan_id
 ), claims AS (
     UPDATE plan_claims c SET owner = 'erased' FROM judged j WHERE c.plan_id = j.id AND c.owner = $1 AND NOT j.held
 ), altered AS (
     UPDATE plans p
-    SET error_message = CASE WHEN j.failed AND p.error_message IS NOT NULL THEN 'erased' ELSE p.error_message END,
-        error_details = CASE WHEN NOT j.failed THEN p.error_details END,
-        cancel_reason = CASE WHEN j.cancelled AND p.cancel_reason IS NOT NULL THEN 'erased' ELSE p.cancel_reason END,
+    SET error_message = CASE WHEN (j.failed OR j.used) AND p.error_message IS NOT NULL THEN 'erased' ELSE p.error_message END,
+        error_details = CASE WHEN NOT (j.failed OR j.used) THEN p.error_details END,
+        cancel_reason = CASE WHEN (j.cancelled OR j.used) AND p.cancel_reason IS NOT NULL THEN 'erased' ELSE p.cancel_reason END,
         last_checkpoint_id = CASE WHEN NOT j.ran THEN p.last_checkpoint_id END,
         name = CASE WHEN NOT j.used THEN p.name END, key = CASE WHEN NOT j.used THEN p.key END,
         automation_profile = CASE WHEN NOT j.used THEN p.automation_profile END,

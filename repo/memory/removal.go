@@ -160,45 +160,49 @@ func (t *tables) forgetName(name string, in func(namespace string) bool, f *remo
 func (t *tables) forgetPlan(r *planRow, name string, f *removal.Forgotten) {
 	changed := &planRow{Plan: copyPlan(r.Plan), events: slices.Clone(r.events), fence: r.fence}
 	busy := rules.IsOpen(r.Plan)
-	var used, ran, failed, cancelled bool
+	made := slices.ContainsFunc(r.events, func(e repo.PlanEvent) bool { return e.Actor == name && e.Transition == repo.TransitionUse })
+	used := made && !busy
+	var ran, failed, cancelled bool
 	for i := range changed.events {
 		e := &changed.events[i]
 		by := e.Actor == name
-		used, ran = used || by && e.Transition == repo.TransitionUse, ran || by && e.Transition == repo.TransitionStart
+		ran = ran || by && e.Transition == repo.TransitionStart
 		if e.To.State == repo.PlanErrored {
 			failed = by
 		}
 		if e.To.State == repo.PlanCancelled {
 			cancelled = by
 		}
-		if !by || busy && e.Transition == repo.TransitionUse {
+		if !by && (!used || e.Reason == "" || e.Reason == "erased") || busy && e.Transition == repo.TransitionUse {
 			continue
 		}
 		f.Events++
-		e.Actor = ""
+		if by {
+			e.Actor = ""
+		}
 		if e.Reason != "" {
 			e.Reason = "erased"
 		}
 	}
-	if busy && used {
+	if busy && made {
 		f.Live++
 	}
-	if failed || cancelled || !busy && (used || ran) {
+	if failed || cancelled || !busy && (made || ran) {
 		f.Altered++
 	}
-	if failed {
+	if failed || used {
 		changed.ErrorDetails = nil
 		if r.ErrorMessage != "" {
 			changed.ErrorMessage = "erased"
 		}
 	}
-	if cancelled && r.CancelReason != "" {
+	if (cancelled || used) && r.CancelReason != "" {
 		changed.CancelReason = "erased"
 	}
-	if !busy && (used || ran) {
+	if !busy && (made || ran) {
 		changed.LastCheckpointID = ""
 	}
-	if !busy && used {
+	if used {
 		if r.Key != "" {
 			t.planKeys.remove(keyOfPlan(r.SessionID, r.Namespace, r.Key))
 		}
