@@ -21,7 +21,7 @@ type Plan struct {
 	Attempt, MaxAttempts int
 	Priority             int       // that of the use
 	NotBefore            time.Time // when a queued plan is due; zero: at once
-	// Deadline is when it is errored if still queued; a snooze moves it; executing, applying, resuming or reverting takes it away.
+	// Deadline is when it is errored if still queued; Cause.Delay moves it; executing, applying, resuming or reverting takes it away.
 	Deadline         time.Time
 	Keep             time.Duration
 	Description      string

@@ -275,10 +275,9 @@ func Moved(p repo.Plan, transition repo.Transition, cause repo.Cause) (_ repo.Pl
 		}
 	case repo.TransitionResume, repo.TransitionRevert, repo.TransitionExecute, repo.TransitionApply:
 		p.Deadline = time.Time{} // somebody wants it now
-	case repo.TransitionSnooze:
-		if !p.Deadline.IsZero() && cause.Delay > 0 {
-			p.Deadline = later(p.Deadline, cause.Delay)
-		}
+	}
+	if to.State == repo.PlanQueued && !p.Deadline.IsZero() && cause.Delay > 0 { // or it would never run
+		p.Deadline = later(p.Deadline, cause.Delay)
 	}
 	p.Stage, p.NotBefore = to, time.Time{}
 	p.Version++

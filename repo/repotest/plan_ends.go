@@ -241,7 +241,7 @@ func testPlanMaxAge(t *testing.T, r repo.Repositories) {
 	sweep(t, r)
 	wantClaimed(t, q.take(q.claim()), id)
 
-	// The age counts from when a plan is due, and not while a snooze lasts. Who begins its next phase wants it now.
+	// The age counts from when a plan is due, and not while a delay lasts. Who begins its next phase wants it now.
 	due := plan.CreatedAt.Add(24 * time.Hour)
 	delayed := usePlan(t, r, q.action, repo.UseAction{Namespace: q.namespace, NotBefore: due})
 	if delayed.Deadline != due.Add(time.Microsecond) || getPlan(t, r, delayed.ID).Deadline != delayed.Deadline {
@@ -250,12 +250,15 @@ func testPlanMaxAge(t *testing.T, r repo.Repositories) {
 	if last := usePlan(t, r, q.action, repo.UseAction{Namespace: q.namespace, NotBefore: time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC)}); !last.Deadline.IsZero() {
 		t.Errorf("due at the end of time, the deadline is %v", last.Deadline)
 	}
-	q.action = createAction(t, r, repo.ActionDefinition{Reusable: true, MaxAge: time.Hour})
+	q.action = createAction(t, r, repo.ActionDefinition{Reusable: true, MaxAttempts: 2, MaxAge: time.Hour})
 	aged := usePlan(t, r, q.action, repo.UseAction{Namespace: q.namespace})
-	move(t, r, aged.ID, repo.TransitionStart)
-	snoozed, err := r.Plans().Transition(t.Context(), aged.ID, repo.TransitionSnooze, repo.Cause{Delay: 48 * time.Hour})
-	if must(t, snoozed, err); snoozed.Deadline != aged.Deadline.Add(48*time.Hour) || getPlan(t, r, aged.ID).Deadline != snoozed.Deadline {
-		t.Errorf("snoozed, the deadline is %v, was %v", snoozed.Deadline, aged.Deadline)
+	for i, delayed := range []repo.Transition{repo.TransitionSnooze, repo.TransitionFail} {
+		move(t, r, aged.ID, repo.TransitionStart)
+		later, err := r.Plans().Transition(t.Context(), aged.ID, delayed, repo.Cause{Reason: "x", Delay: 48 * time.Hour})
+		want := aged.Deadline.Add(48 * time.Hour * time.Duration(i+1))
+		if must(t, later, err); later.Deadline != want || getPlan(t, r, aged.ID).Deadline != want {
+			t.Errorf("after %s the deadline is %v, was %v", delayed, later.Deadline, aged.Deadline)
+		}
 	}
 	for _, next := range []repo.Transition{repo.TransitionStart, repo.TransitionComplete, repo.TransitionExecute, repo.TransitionStart} {
 		aged = move(t, r, aged.ID, next)
