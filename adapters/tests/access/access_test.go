@@ -31,6 +31,7 @@ import (
 	"github.com/seed-df90f812/agentstore/inspect"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/adapter"
 	"github.com/seed-df90f812/agentstore/retention"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 	"github.com/seed-df90f812/agentstore/window"
@@ -75,6 +76,83 @@ const (
 )
 
 var table = map[string]entry{
+	"agentstore.Open": {nothing: owner}, "agentstore.OpenPool": {nothing: owner}, "agentstore.WithTx": {nothing: owner},
+	"agentstore.Store.In": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return w.store.In(q.namespace).Sessions().LastMessages(ctx, q.session, 10)
+	}},
+
+	"repo.Hold": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		held, err := repo.Hold(ctx, w.in(q), repo.NewLease{Key: repo.SessionLease(q.session), Owner: q.user})
+		if err == nil {
+			err = held.Release(ctx)
+		}
+		return nil, err
+	}},
+	"repo.Work": {nobody: true, quiet: "foreign", ask: func(ctx context.Context, w *world, q question) (any, error) {
+		ctx, stop := context.WithCancelCause(ctx)
+		defer stop(nil)
+		if q.namespace != "" { // what is their own ends it
+			if err := newPlan(ctx, w.in(q), q.namespace, ""); err != nil {
+				return nil, err
+			}
+		}
+		var done []repo.ClaimedPlan
+		err := repo.Work(ctx, w.in(q), repo.Claim{Owner: q.user, Limit: 2}, func(_ context.Context, claimed repo.ClaimedPlan) error {
+			done = append(done, claimed)
+			stop(io.EOF)
+			return nil
+		})
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return done, err
+	}},
+	"repo.Snooze": {nothing: pure}, "repo.Final": {nothing: pure}, "repo.ReasonOf": {nothing: pure}, "repo.JoinKey": {nothing: pure}, "repo.Bucket": {nothing: pure},
+	"repo.ParseID": {nothing: pure}, "repo.ParseActionName": {nothing: pure}, "repo.CostOf": {nothing: pure}, "repo.SessionLease": {nothing: pure},
+	"repo.PlanLease": {nothing: pure}, "repo.ScopeState.Value": {nothing: pure},
+
+	"adapter.SplitKey": {nothing: pure}, "adapter.EncodeJSON": {nothing: pure}, "adapter.ValuesIn": {nothing: pure},
+	"adapter.ByKey": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return adapter.ByKey(ctx, w.in(q).Sessions(), q.key(), func(id repo.ID) ([]repo.Message, error) { return w.in(q).Sessions().LastMessages(ctx, id, 10) })
+	}},
+	"adapter.ReadByKey": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		read, _, err := adapter.ReadByKey(ctx, w.in(q).Sessions(), q.key(), 10)
+		return read, err
+	}},
+	"adapter.EachSession": {quiet: "foreign stranger", ask: func(ctx context.Context, w *world, q question) (any, error) {
+		var all []repo.SessionSnapshot
+		for session, err := range adapter.EachSession(ctx, w.in(q).Sessions(), repo.SessionFilter{Owner: q.user}, repo.ReadSessions{Last: 10}) {
+			if all = append(all, session); err != nil {
+				return all, err
+			}
+		}
+		return all, nil
+	}},
+	"adapter.FollowMessages": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		f := adapter.FollowMessages(ctx, w.in(q).Sessions(), q.session, 0)
+		defer f.Close()
+		return f.Next(ctx)
+	}},
+	"adapter.FollowParts": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		f := adapter.FollowParts(ctx, w.in(q).Streams(), q.stream.Key, repo.StreamPosition{})
+		defer f.Close()
+		return f.Next(ctx)
+	}},
+	"adapter.Values.Get": {nobody: true, ask: inValues(func(ctx context.Context, v adapter.Values[string]) (any, error) {
+		return v.Get(ctx, "k")
+	})},
+	"adapter.Values.Set": {nobody: true, ask: inValues(func(ctx context.Context, v adapter.Values[string]) (any, error) {
+		return nil, v.Set(ctx, "k", "x")
+	})},
+	"adapter.Values.Remove": {nobody: true, ask: inValues(func(ctx context.Context, v adapter.Values[string]) (any, error) {
+		return nil, v.Remove(ctx, "k")
+	})},
+
+	"observe.ResultOf": {nothing: pure}, "otelagentstore.New": {nothing: pure}, "otelagentstore.Link": {nothing: pure},
+	"otelagentstore.Observer.Begin": {nothing: pure}, "otelagentstore.Observer.End": {nothing: pure}, "otelagentstore.Observer.Write": {nothing: pure},
+	"otelagentstore.Observer.BeginGroup": {nothing: pure}, "otelagentstore.Observer.EndGroup": {nothing: pure},
+	"otelagentstore.Observer.Work": {nothing: pure}, "otelagentstore.Observer.Watch": {nothing: owner}, "otelagentstore.Observer.Sample": {nothing: owner},
+
 	"live.MessageEvent": {nothing: pure}, "live.PartEvent": {nothing: pure}, "live.New": {nothing: owner},
 	"live.NewPartWriter":    {ask: written, nobody: true},
 	"live.PartWriter.Write": {ask: written, nobody: true},
@@ -126,70 +204,70 @@ var table = map[string]entry{
 	"audit.Redactor.JSON": {nothing: pure}, "audit.Prove": {nothing: owner}, "audit.NewSealer": {nothing: owner}, "audit.OpenSpool": {nothing: owner},
 	"audit.Verify": {nothing: owner}, "audit.NewWriter": {nothing: owner}, "audit.Writer.Record": {nothing: pure}, "audit.Writer.RecordWait": {nothing: pure},
 
-	"a2a.New": {nothing: owner}, "a2a.message.Return": {nothing: pure},
-	"a2a.tasks.Create": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+	"a2astore.New": {nothing: owner}, "a2astore.message.Return": {nothing: pure},
+	"a2astore.tasks.Create": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
 		return c.Tasks.Create(ctx, &a2a.Task{ID: id})
 	})},
-	"a2a.tasks.Update": {ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+	"a2astore.tasks.Update": {ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
 		return c.Tasks.Update(ctx, &taskstore.UpdateRequest{Task: &a2a.Task{ID: id}})
 	})},
-	"a2a.tasks.Get": {ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+	"a2astore.tasks.Get": {ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
 		return c.Tasks.Get(ctx, id)
 	})},
-	"a2a.tasks.List": {quiet: "foreign stranger", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, _ a2a.TaskID) (any, error) {
+	"a2astore.tasks.List": {quiet: "foreign stranger", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, _ a2a.TaskID) (any, error) {
 		return c.Tasks.List(ctx, &a2a.ListTasksRequest{})
 	})},
-	"a2a.events.CreateReader": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+	"a2astore.events.CreateReader": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
 		_, err := c.Events.CreateReader(ctx, id)
 		return nil, err
 	})},
-	"a2a.events.CreateWriter": {quiet: "foreign", ask: inCluster(answered)}, "a2a.writer.Write": {quiet: "foreign", ask: inCluster(answered)},
-	"a2a.events.Destroy": {quiet: "foreign stranger empty", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+	"a2astore.events.CreateWriter": {quiet: "foreign", ask: inCluster(answered)}, "a2astore.writer.Write": {quiet: "foreign", ask: inCluster(answered)},
+	"a2astore.events.Destroy": {quiet: "foreign stranger empty", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
 		return nil, c.Events.Destroy(ctx, id)
 	})},
-	"a2a.configs.Save": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+	"a2astore.configs.Save": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
 		return c.Push.Save(ctx, id, &a2a.PushConfig{ID: "push", URL: "https://example.org/"})
 	})},
-	"a2a.configs.Get": {ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+	"a2astore.configs.Get": {ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
 		return c.Push.Get(ctx, id, "push")
 	})},
-	"a2a.configs.List": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+	"a2astore.configs.List": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
 		return c.Push.List(ctx, id)
 	})},
-	"a2a.configs.Delete": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+	"a2astore.configs.Delete": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
 		return nil, c.Push.Delete(ctx, id, "push")
 	})},
-	"a2a.configs.DeleteAll": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+	"a2astore.configs.DeleteAll": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
 		return nil, c.Push.DeleteAll(ctx, id)
 	})},
-	"a2a.leases.Acquire": {quiet: "foreign empty", nobody: true, ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+	"a2astore.leases.Acquire": {quiet: "foreign empty", nobody: true, ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
 		lease, err := c.Leases.Acquire(ctx, &workqueue.Payload{Type: workqueue.PayloadTypeCancel, TaskID: id})
 		if err == nil {
 			lease.Release(ctx)
 		}
 		return nil, err
 	})},
-	"a2a.work.Write": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
+	"a2astore.work.Write": {quiet: "foreign", ask: inCluster(func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error) {
 		return c.Work.Write(ctx, &workqueue.Payload{Type: workqueue.PayloadTypeCancel, TaskID: id, CancelRequest: &a2a.CancelTaskRequest{ID: id}})
 	})},
 
-	"mcp.NewEventStore": {nothing: owner},
-	"mcp.EventStore.Open": {quiet: "foreign empty", nobody: true, ask: inEvents(func(ctx context.Context, e *mcpstore.EventStore, name string) (any, error) {
+	"mcpstore.NewEventStore": {nothing: owner},
+	"mcpstore.EventStore.Open": {quiet: "foreign empty", nobody: true, ask: inEvents(func(ctx context.Context, e *mcpstore.EventStore, name string) (any, error) {
 		return nil, e.Open(ctx, name, name)
 	})},
-	"mcp.EventStore.Append": {quiet: "empty", nobody: true, ask: inEvents(func(ctx context.Context, e *mcpstore.EventStore, name string) (any, error) {
+	"mcpstore.EventStore.Append": {quiet: "empty", nobody: true, ask: inEvents(func(ctx context.Context, e *mcpstore.EventStore, name string) (any, error) {
 		return nil, e.Append(ctx, name, name, []byte("x"))
 	})},
-	"mcp.EventStore.After": {nobody: true, ask: inEvents(func(ctx context.Context, e *mcpstore.EventStore, name string) (all any, err error) {
+	"mcpstore.EventStore.After": {nobody: true, ask: inEvents(func(ctx context.Context, e *mcpstore.EventStore, name string) (all any, err error) {
 		for data, err := range e.After(ctx, name, name, -1) {
 			return string(data), err
 		}
 		return nil, nil
 	})},
-	"mcp.EventStore.SessionClosed": {quiet: "foreign empty", nobody: true, ask: inEvents(func(ctx context.Context, e *mcpstore.EventStore, name string) (any, error) {
+	"mcpstore.EventStore.SessionClosed": {quiet: "foreign empty", nobody: true, ask: inEvents(func(ctx context.Context, e *mcpstore.EventStore, name string) (any, error) {
 		return nil, e.SessionClosed(ctx, name)
 	})},
-	"mcp.EventStore.Handler": {ask: func(ctx context.Context, w *world, q question) (any, error) {
+	"mcpstore.EventStore.Handler": {ask: func(ctx context.Context, w *world, q question) (any, error) {
 		e, err := mcpstore.NewEventStore(w.in(q).Streams(), 0)
 		if err != nil {
 			return nil, err
@@ -221,6 +299,30 @@ var table = map[string]entry{
 	"adk.service.AppendEvent": {ask: inService(func(ctx context.Context, s session.Service, q question) (any, error) {
 		return nil, s.AppendEvent(ctx, named{q: q}, &session.Event{ID: "x", Author: "user"})
 	})},
+}
+
+// key is that of Jane's session.
+func (q question) key() repo.SessionKey {
+	if q.name == "" {
+		return repo.SessionKey{}
+	}
+	return repo.SessionKey{Namespace: q.namespace, Key: "k"}
+}
+
+func inValues(ask func(ctx context.Context, v adapter.Values[string]) (any, error)) func(context.Context, *world, question) (any, error) {
+	return func(ctx context.Context, w *world, q question) (any, error) {
+		return ask(ctx, adapter.ValuesIn[string](w.in(q).State(), repo.Scope{SessionID: q.session}))
+	}
+}
+
+// newPlan queues a plan with a text.
+func newPlan(ctx context.Context, view repo.Store, namespace, text string) error {
+	action := namespace + "/x"
+	_, err := view.Actions().Create(ctx, repo.NewAction{Name: action, ActionDefinition: repo.ActionDefinition{Reusable: true}})
+	if err == nil {
+		_, err = view.Plans().Use(ctx, action, repo.UseAction{Description: text})
+	}
+	return err
 }
 
 // in returns what the tenant who asks has.
@@ -327,6 +429,10 @@ func newWorld(t *testing.T, databaseURL string) *world {
 	a := w.store.In("a")
 	w.id = must[repo.Session](t)(a.Sessions().Create(ctx, repo.NewSession{Key: "k", Owner: "jane", Metadata: []byte(`{"m":"` + secret + `"}`)})).ID
 	must[[]repo.Message](t)(a.Sessions().Append(ctx, w.id, repo.NewMessage{Role: repo.RoleUser, Content: secret}))
+	must[[]repo.ScopeVersion](t)(a.State().Change(ctx, []repo.StateChange{{Scope: repo.Scope{SessionID: w.id}, Key: "k", Value: []byte(`"` + secret + `"`)}}))
+	if err := newPlan(ctx, a, "a", secret); err != nil {
+		t.Fatal(err)
+	}
 	w.stream = must[repo.Stream](t)(a.Streams().Open(ctx, repo.NewStream{Key: "s", Owner: "jane", Session: w.id}))
 	must[int64](t)(a.Streams().Append(ctx, w.stream, []byte(secret)))
 	jane := question{namespace: "a", user: "jane", name: "k"}
@@ -368,6 +474,8 @@ func (w *world) hers() string {
 			fmt.Fprintf(all, "%+v\n", must[repo.List[repo.Stream]](w.T)(w.store.Streams().List(ctx, s.ID, repo.Page{})))
 		}
 	}
+	fmt.Fprintf(all, "%+v\n", must[repo.List[repo.Plan]](w.T)(w.store.Plans().List(ctx, repo.PlanFilter{Namespace: "a"}, repo.Page{})))
+	fmt.Fprintf(all, "%+v\n", must[repo.List[repo.Lease]](w.T)(w.store.In("a").Leases().List(ctx, repo.LeaseFilter{}, repo.Page{})))
 	for _, key := range []string{"s", repo.JoinKey("mcp", "task", ""), repo.JoinKey("mcp", "task", "task")} {
 		fmt.Fprintf(all, "%+v\n", must[repo.Stream](w.T)(w.store.In("a").Streams().Get(ctx, key)))
 	}
@@ -418,7 +526,8 @@ func TestTableIsWhole(t *testing.T) {
 	t.Parallel()
 	known := maps.Clone(table)
 	for folder, all := range map[string]bool{
-		"live": false, "inspect": false, "retention": false, "erase": false, "window": false, "audit": false, "adapters/a2a": true, "adapters/mcp": true, "adapters/adk": true,
+		"": false, "repo": false, "repo/adapter": false, "observe": false, "otelagentstore": false, "live": false, "inspect": false, "retention": false, "erase": false,
+		"window": false, "audit": false, "adapters/a2a": true, "adapters/mcp": true, "adapters/adk": true,
 	} {
 		names, err := functions("../../../"+folder, all)
 		if err != nil || len(names) == 0 {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// functions returns the exported functions and methods of a package's folder that take more than a context, as "folder.Function" and
-// "folder.Type.Method"; also those of types that are not exported, if all are wanted: they stand behind an interface of a framework.
+// functions returns the exported functions and methods of a package's folder that take more than a context, as "package.Function" and
+// "package.Type.Method"; also those of types that are not exported, if all are wanted: they stand behind an interface of a framework.
 func functions(folder string, all bool) (names []string, err error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	for _, file := range files {
@@ -28,10 +28,10 @@ func functions(folder string, all bool) (names []string, err error) {
 		}
 		for _, declared := range parsed.Decls {
 			f, is := declared.(*ast.FuncDecl)
-			if !is || !f.Name.IsExported() || !takesMore(f.Type.Params.List) {
+			if !is || !f.Name.IsExported() || !takesMore(f.Type.Params.List) || f.Recv != nil && f.Name.Name == "Is" { // of errors
 				continue
 			}
-			name := filepath.Base(folder) + "."
+			name := parsed.Name.Name + "."
 			if f.Recv != nil {
 				of := strings.TrimLeft(string(source[f.Recv.List[0].Type.Pos()-1:f.Recv.List[0].Type.End()-1]), "*")
 				if of, _, _ = strings.Cut(of, "["); !all && !ast.IsExported(of) {
