@@ -348,6 +348,9 @@ func (p configs) Get(ctx context.Context, id a2a.TaskID, configID string) (*a2a.
 }
 
 func (p configs) List(ctx context.Context, id a2a.TaskID) ([]*a2a.PushConfig, error) {
+	if exists, err := p.exists(ctx, id); !exists {
+		return nil, err
+	}
 	session, err := p.sessionOf(ctx, id)
 	if err != nil {
 		return nil, err
@@ -357,11 +360,27 @@ func (p configs) List(ctx context.Context, id a2a.TaskID) ([]*a2a.PushConfig, er
 }
 
 func (p configs) Delete(ctx context.Context, id a2a.TaskID, configID string) error {
-	return p.change(ctx, id, func(list []*a2a.PushConfig) []*a2a.PushConfig { return slices.DeleteFunc(list, named(configID)) })
+	return p.remove(ctx, id, named(configID))
 }
 
 func (p configs) DeleteAll(ctx context.Context, id a2a.TaskID) error {
-	return p.change(ctx, id, func([]*a2a.PushConfig) []*a2a.PushConfig { return nil })
+	return p.remove(ctx, id, func(*a2a.PushConfig) bool { return true })
+}
+
+func (p configs) remove(ctx context.Context, id a2a.TaskID, which func(*a2a.PushConfig) bool) error {
+	if exists, err := p.exists(ctx, id); !exists {
+		return err
+	}
+	return p.change(ctx, id, func(list []*a2a.PushConfig) []*a2a.PushConfig { return slices.DeleteFunc(list, which) })
+}
+
+// exists reports whether there is anything of a task, which only Save makes.
+func (p configs) exists(ctx context.Context, id a2a.TaskID) (bool, error) {
+	_, err := p.store.Sessions().Find(ctx, repo.SessionKey{Namespace: p.options.Name, Key: string(id)})
+	if errors.Is(err, repo.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func named(id string) func(*a2a.PushConfig) bool {

@@ -401,8 +401,19 @@ func testListUpdated(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
 	}
 }
 
-func testPush(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
+func testPush(t *testing.T, c *a2astore.Cluster, store repo.Store) {
 	ctx, task := as(t.Context(), user), a2a.NewTaskID()
+	// Who asks for what is not there makes nothing.
+	list, err := c.Push.List(ctx, task)
+	must(t, err)
+	_, err = c.Push.Get(ctx, task, "x")
+	wantError(t, err, push.ErrPushConfigNotFound)
+	must(t, c.Push.Delete(ctx, task, "x"))
+	must(t, c.Push.DeleteAll(ctx, task))
+	made, err := store.Sessions().List(ctx, repo.SessionFilter{Namespace: "push", AnyOwner: true}, repo.Page{})
+	if must(t, err); len(list)+len(made.Items) > 0 {
+		t.Errorf("%d configurations and %d sessions of an unknown task", len(list), len(made.Items))
+	}
 	for _, bad := range []*a2a.PushConfig{nil, {}, {URL: "no url"}} {
 		_, err := c.Push.Save(ctx, task, bad)
 		wantError(t, err, a2a.ErrInvalidParams)
