@@ -107,8 +107,9 @@ var table = map[string]entry{
 		}
 		return done, err
 	}},
-	"repo.Snooze": {nothing: pure}, "repo.Final": {nothing: pure}, "repo.ReasonOf": {nothing: pure}, "repo.JoinKey": {nothing: pure}, "repo.Bucket": {nothing: pure},
-	"repo.ParseID": {nothing: pure}, "repo.ParseActionName": {nothing: pure}, "repo.CostOf": {nothing: pure}, "repo.SessionLease": {nothing: pure},
+	"repo.Snooze": {nothing: pure}, "repo.Final": {nothing: pure}, "repo.ReasonOf": {nothing: pure}, "repo.JoinKey": {nothing: pure},
+	"repo.Bucket": {nothing: pure}, "repo.ParseID": {nothing: pure}, "repo.ParseActionName": {nothing: pure},
+	"repo.CostOf": {nothing: pure}, "repo.SessionLease": {nothing: pure},
 	"repo.PlanLease": {nothing: pure}, "repo.ScopeState.Value": {nothing: pure},
 
 	"adapter.SplitKey": {nothing: pure}, "adapter.EncodeJSON": {nothing: pure}, "adapter.ValuesIn": {nothing: pure},
@@ -264,9 +265,10 @@ var table = map[string]entry{
 		}
 		return nil, nil
 	})},
-	"mcpstore.EventStore.SessionClosed": {quiet: "foreign empty", nobody: true, ask: inEvents(func(ctx context.Context, e *mcpstore.EventStore, name string) (any, error) {
-		return nil, e.SessionClosed(ctx, name)
-	})},
+	"mcpstore.EventStore.SessionClosed": {quiet: "foreign empty", nobody: true,
+		ask: inEvents(func(ctx context.Context, e *mcpstore.EventStore, name string) (any, error) {
+			return nil, e.SessionClosed(ctx, name)
+		})},
 	"mcpstore.EventStore.Handler": {ask: func(ctx context.Context, w *world, q question) (any, error) {
 		e, err := mcpstore.NewEventStore(w.in(q).Streams(), 0)
 		if err != nil {
@@ -526,8 +528,8 @@ func TestTableIsWhole(t *testing.T) {
 	t.Parallel()
 	known := maps.Clone(table)
 	for folder, all := range map[string]bool{
-		"": false, "repo": false, "repo/adapter": false, "observe": false, "otelagentstore": false, "live": false, "inspect": false, "retention": false, "erase": false,
-		"window": false, "audit": false, "adapters/a2a": true, "adapters/mcp": true, "adapters/adk": true,
+		"": false, "repo": false, "repo/adapter": false, "observe": false, "otelagentstore": false, "live": false, "inspect": false, "retention": false,
+		"erase": false, "window": false, "audit": false, "adapters/a2a": true, "adapters/mcp": true, "adapters/adk": true,
 	} {
 		names, err := functions("../../../"+folder, all)
 		if err != nil || len(names) == 0 {
