@@ -12,809 +12,88 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const planActionLanes = `-- name: PlanActionLanes :many
-WITH RECURSIVE asked AS (
-    SELECT n.namespace, n.phase, n.priority, n.place
-    FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::smallint[])) WITH ORDINALITY AS n (namespace, phase, priority, place)
-), queued AS (
-    SELECT a.namespace, a.phase, a.priority, a.place, (
-        SELECT q.action_name FROM plan_queue q
-        WHERE q.namespace = a.namespace AND q.phase = a.phase ORDER BY q.action_name LIMIT 1
-    ) AS action_name FROM asked a
-    UNION ALL
-    SELECT u.namespace, u.phase, u.priority, u.place, (
-        SELECT q.action_name FROM plan_queue q
-        WHERE q.namespace = u.namespace AND q.phase = u.phase AND q.action_name > u.action_name ORDER BY q.action_name LIMIT 1
-    ) FROM queued u WHERE u.action_name IS NOT NULL
-)
-SELECT u.place::bigint AS place, u.action_name::text AS action
-FROM queued u
-WHERE u.action_name IS NOT NULL
-    AND NOT coalesce((
-        SELECT l.at_once <= (
-            SELECT count(*) FROM plan_claims c WHERE c.namespace = u.namespace AND c.action_name = u.action_name
-        )
-        FROM plan_limits l WHERE l.namespace = u.namespace AND l.action_name = u.action_name
-    ), false)
-    AND (
-        SELECT q.since FROM plan_queue q
-        WHERE q.namespace = u.namespace AND q.phase = u.phase AND q.action_name = u.action_name AND q.priority = u.priority
-        ORDER BY q.since, q.plan_id LIMIT 1
-    ) <= statement_timestamp()
-LIMIT $1
-`
-
-type PlanActionLanesParams struct {
-	MaxRows    int32
-	Namespaces []string
-	Phases     []string
-	Priorities []int16
-}
-
-type PlanActionLanesRow struct {
-	Place  int64
-	Action string
-}
-
-// Index: plan_queue_namespace_phase_action_name_priority_since_idx, plan_limits_pkey, plan_claims_namespace_check_at_idx. Returns the lanes, one for each action that has
-// plans that are due and is not at its limit, of lanes for any action, by their places in the arguments from 1. It skips from one
-// action to the next.
-func (q *Queries) PlanActionLanes(ctx context.Context, db DBTX, arg PlanActionLanesParams) ([]PlanActionLanesRow, error) {
-	rows, err := db.Query(ctx, planActionLanes,
-		arg.MaxRows,
-		arg.Namespaces,
-		arg.Phases,
-		arg.Priorities,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PlanActionLanesRow
-	for rows.Next() {
-		var i PlanActionLanesRow
-		if err := rows.Scan(&i.Place, &i.Action); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const planByIndex = `-- name: PlanByIndex :exec
+
 SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),
     set_config('plan_cache_mode', CASE WHEN to_regclass('pg_catalog.pg_dist_schema') IS NULL THEN 'force_generic_plan' ELSE 'auto' END, true)
 `
 
-// Index: none. Comes before PlanClaim and PlanTransitionMany, in a transaction that has nothing else. The server keeps their
+// A claim is a transaction of short statements. Some look, without locks (PlanClaimDue, PlanClaimQueue, and PlanLimitRoom under the
+// locks of the limits). Go chooses (rules.Choice). PlanClaimLock locks the choice, and the others write it. Nothing waits for a lock.
+//
+// The plan of a statement is made once: to make it takes longer than to run it. PlanByIndex asks for that. Without it, in a caller's
+// transaction, a plan for any arguments must not look dearer than one for those of a call: so arguments are hidden behind SELECT. Of a
+// limit that it does not know the planner expects a tenth of what is there, and would join the whole queue. So within it stands the
+// largest that one claim may have.
+// Index: none. Comes before statements on plans, in a transaction that has nothing else. The server keeps their
 // plans until it next looks at the tables. A table that was empty then, and now is long, would be read as a whole meanwhile, by
 // each of them. And it would plan each anew, since it compares the kept plan with the first ones, which were for an empty
-// table. A distributed engine plans for the values: it cannot without. And where many limits make PlanClaim look dear, to compile it
-// would take a hundred times as long as to run it.
+// table. A distributed engine plans for the values: it cannot without. And to compile a statement that looks dear would take a hundred
+// times as long as to run it.
 func (q *Queries) PlanByIndex(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, planByIndex)
 	return err
 }
 
-const planClaim = `-- name: PlanClaim :many
-WITH lanes AS MATERIALIZED (
-    SELECT n.place, n.namespace, n.phase, n.priority, n.action, n.since, n.after
-    FROM ROWS FROM (
-        unnest((SELECT $1::integer[])), unnest((SELECT $2::text[])), unnest((SELECT $3::text[])), unnest((SELECT $4::smallint[])),
-        unnest((SELECT $5::text[])), unnest((SELECT $6::timestamptz[])), unnest((SELECT $7::uuid[]))
-    ) AS n (place, namespace, phase, priority, action, since, after)
-), starts AS MATERIALIZED (
-    SELECT n.place, n.namespace, n.since
-    FROM ROWS FROM (
-        unnest((SELECT $8::integer[])), unnest((SELECT $9::text[])), unnest((SELECT $10::timestamptz[]))
-    ) AS n (place, namespace, since)
-), limited AS MATERIALIZED (
-    -- How many plans may be claimed besides those that are: room. Whose lock PlanLimitLock has not got, none: free.
-    SELECT r.namespace, r.action_name, r.room, CASE WHEN r.is_locked THEN r.room ELSE 0 END AS free FROM (
-        SELECT n.namespace, l.action_name, l.id = ANY((SELECT string_to_array(current_setting('agentstore.limits', true), ',')::uuid[])::uuid[]) AS is_locked,
-            l.at_once - (
-                SELECT count(*) FROM plan_claims c WHERE c.namespace = n.namespace AND (l.action_name = '' OR c.action_name = l.action_name)
-            ) AS room
-        FROM starts n
-        CROSS JOIN LATERAL (SELECT p.id, p.action_name, p.at_once FROM plan_limits p WHERE p.namespace = n.namespace ORDER BY p.action_name LIMIT 10000) AS l
-        OFFSET 0 -- or each is counted twice
-    ) AS r
-), due AS MATERIALIZED (
-    -- Locked, so that no two claims look at the same one; a few more than are asked for, since the leases of some were renewed. What
-    -- others have locked is passed over, and the plan first, so that nothing is written for it. So is, for PlanExpire, what is past
-    -- its deadline, or more than a limit allows that was lowered. held_until is when a lease that was renewed ends. Null: it has
-    -- ended.
-    SELECT d.plan_id, d.lease_namespace, d.attempt, d.max_attempts, d.check_at, d.phase, l.place, d.held_until,
-        d.held_until + abs(hashtext(d.plan_id::text) % 10000) * interval '1 microsecond' AS look_at
-    FROM starts l
-    CROSS JOIN LATERAL (
-        SELECT c.plan_id, c.lease_namespace, c.attempt, c.max_attempts, c.check_at, c.phase, h.held_until
-        FROM (
-            SELECT w.plan_id, w.lease_namespace, w.namespace, w.phase, w.action_name, w.attempt >= w.max_attempts AS is_last FROM (
-                SELECT c.plan_id, c.lease_namespace, c.namespace, c.phase, c.action_name, c.attempt, c.max_attempts FROM plan_claims c
-                WHERE c.namespace = l.namespace AND c.check_at BETWEEN l.since AND statement_timestamp()
-                ORDER BY c.check_at LIMIT 2100
-            ) AS w
-            LIMIT (SELECT $11::integer)
-        ) AS w
-        CROSS JOIN LATERAL (
-            -- Before anything is locked, so that it keeps nothing from those who ask for that. No update of a claim changes these.
-            SELECT (
-                SELECT h.expires_at FROM leases h
-                WHERE h.namespace = w.lease_namespace AND h.kind = 'plan' AND h.name = w.plan_id::text AND h.expires_at > statement_timestamp()
-            ) AS held_until
-            WHERE (
-                SELECT true FROM lanes a
-                WHERE a.namespace = w.namespace AND a.phase = w.phase AND (a.action = '' OR a.action = w.action_name) LIMIT 1
-            ) AND (w.is_last OR (
-                SELECT true FROM limited x
-                WHERE x.namespace = w.namespace AND (x.action_name = '' OR x.action_name = w.action_name) AND x.room < 0 LIMIT 1
-            ) IS NULL) OFFSET 0
-        ) AS h
-        CROSS JOIN LATERAL (
-            SELECT CASE WHEN h.held_until IS NOT NULL THEN true ELSE
-                (
-                    SELECT true FROM plans p
-                    WHERE p.id = w.plan_id AND p.state = 'processing' AND (w.is_last OR coalesce(p.deadline > statement_timestamp(), true))
-                    FOR NO KEY UPDATE SKIP LOCKED
-                )
-                AND CASE WHEN (SELECT true FROM leases f WHERE f.namespace = w.lease_namespace AND f.kind = 'plan' AND f.name = w.plan_id::text) THEN (
-                    SELECT true FROM leases f
-                    WHERE f.namespace = w.lease_namespace AND f.kind = 'plan' AND f.name = w.plan_id::text AND f.expires_at <= statement_timestamp()
-                    FOR NO KEY UPDATE SKIP LOCKED
-                ) ELSE true END
-            END AS may OFFSET 0
-        ) AS m
-        CROSS JOIN LATERAL (
-            SELECT c.plan_id, c.lease_namespace, c.attempt, c.max_attempts, c.check_at, c.phase
-            FROM plan_claims c
-            WHERE m.may AND c.plan_id = w.plan_id AND c.check_at <= statement_timestamp()
-            FOR UPDATE OF c SKIP LOCKED
-        ) AS c
-        LIMIT (SELECT $12::integer)
+const planClaimDue = `-- name: PlanClaimDue :many
+SELECT c.plan_id, c.namespace, c.action_name, c.phase, (c.attempt >= c.max_attempts)::boolean AS is_last, c.bytes, c.check_at, coalesce((
+        SELECT h.expires_at FROM leases h
+        WHERE h.namespace = $1::text AND h.kind = 'plan' AND h.name = c.plan_id::text AND h.expires_at > statement_timestamp()
+    ), c.check_at)::timestamptz AS held_until
+FROM ROWS FROM (unnest((SELECT $2::text[])), unnest((SELECT $3::timestamptz[]))) AS n (namespace, since)
+CROSS JOIN LATERAL (
+    SELECT d.plan_id, d.namespace, d.action_name, d.phase, d.attempt, d.max_attempts, d.bytes, d.check_at FROM (
+        SELECT p.plan_id, p.namespace, p.action_name, p.phase, p.attempt, p.max_attempts, p.bytes, p.check_at FROM plan_claims p
+        WHERE p.namespace = n.namespace AND p.check_at BETWEEN n.since AND statement_timestamp()
+        ORDER BY p.check_at LIMIT 2100
     ) AS d
-), later AS (
-    -- With a join the planner would rather read all claims.
-    UPDATE plan_claims c
-    SET check_at = (SELECT k.look_at FROM due k WHERE k.plan_id = c.plan_id)
-    WHERE c.plan_id = ANY(ARRAY(SELECT k.plan_id FROM due k WHERE k.held_until IS NOT NULL))
-), rooms AS MATERIALIZED (
-    SELECT a.place, a.namespace, a.phase, a.priority, a.action, a.since, a.after, coalesce(n.free, 1) > 0 AND coalesce(x.free, 1) > 0 AS has_room
-    FROM lanes a
-    LEFT JOIN limited n ON n.namespace = a.namespace AND n.action_name = ''
-    LEFT JOIN limited x ON x.namespace = a.namespace AND x.action_name = a.action
-), waiting AS (
-    SELECT w.plan_id, w.phase, w.since, l.place, l.priority, l.namespace, w.action_name
-    FROM (SELECT a.place, a.namespace, a.phase, a.priority, a.action, a.since, a.after FROM rooms a WHERE a.has_room) AS l CROSS JOIN LATERAL (
-        (
-            SELECT q.plan_id, q.phase, q.since, q.action_name FROM (
-                SELECT q.plan_id, q.phase, q.since, q.action_name FROM plan_queue q
-                WHERE l.action = '' AND q.namespace = l.namespace AND q.phase || '' = l.phase AND q.priority + 0 = l.priority
-                    AND (q.since, q.plan_id) > (l.since, l.after) AND q.since <= statement_timestamp()
-                    AND coalesce(q.deadline > statement_timestamp(), true)
-                ORDER BY q.since, q.plan_id LIMIT 2100
-            ) AS q
-            LIMIT (SELECT $13::integer)
-        ) UNION ALL (
-            SELECT q.plan_id, q.phase, q.since, q.action_name FROM (
-                SELECT q.plan_id, q.phase, q.since, q.action_name FROM plan_queue q
-                WHERE l.action <> '' AND q.namespace = l.namespace AND q.phase = l.phase AND q.action_name = l.action AND q.priority = l.priority
-                    AND (q.since, q.plan_id) > (l.since, l.after) AND q.since <= statement_timestamp()
-                    AND coalesce(q.deadline > statement_timestamp(), true)
-                ORDER BY q.since, q.plan_id LIMIT 2100
-            ) AS q
-            LIMIT (SELECT $13::integer)
-        )
-    ) AS w
-), known AS (
-    SELECT w.plan_id, w.phase, w.since, w.place, w.priority, n.free AS most, a.free, coalesce(a.action_name, '') AS limited_action
-    FROM waiting w
-    LEFT JOIN limited n ON n.namespace = w.namespace AND n.action_name = ''
-    LEFT JOIN limited a ON a.namespace = w.namespace AND a.action_name = w.action_name
-), allowed AS (
-    -- Of each action no more than it may have, and of those no more than the namespace may have. The first ones may be locked, or
-    -- held: so a further look counts only what it has locked. Nobody else, without the lock of the limit, could claim that.
-    SELECT o.plan_id, o.phase, o.since, o.place, o.turn FROM (
-        SELECT r.plan_id, r.phase, r.since, r.place, r.most, row_number() OVER (PARTITION BY r.place ORDER BY r.priority DESC, r.since, r.plan_id) AS turn
-        FROM (
-            SELECT k.plan_id, k.phase, k.since, k.place, k.priority, k.most, k.free,
-                row_number() OVER (PARTITION BY k.place, k.limited_action ORDER BY k.priority DESC, k.since, k.plan_id) AS turn
-            FROM known k WHERE NOT (SELECT $14::boolean) OR coalesce(k.most, k.free) IS NULL
-            UNION ALL
-            SELECT l.plan_id, l.phase, l.since, g.place, l.priority, g.most, g.free, l.turn
-            FROM (
-                SELECT k.place, min(k.most) AS most, min(k.free) AS free,
-                    array_agg(k.plan_id ORDER BY k.priority DESC, k.since, k.plan_id) AS ids, array_agg(k.phase ORDER BY k.priority DESC, k.since, k.plan_id) AS phases,
-                    array_agg(k.since ORDER BY k.priority DESC, k.since, k.plan_id) AS sinces, array_agg(k.priority ORDER BY k.priority DESC, k.since, k.plan_id) AS priorities
-                FROM known k WHERE (SELECT $14::boolean) AND least(k.most, k.free) > 0 GROUP BY k.place, k.limited_action
-            ) AS g
-            CROSS JOIN LATERAL (
-                SELECT i.plan_id, i.phase, i.since, i.priority, row_number() OVER () AS turn FROM (
-                    SELECT e.plan_id, e.phase, e.since, e.priority
-                    FROM (
-                        SELECT u.plan_id, u.phase, u.since, u.priority
-                        FROM ROWS FROM (unnest(g.ids), unnest(g.phases), unnest(g.sinces), unnest(g.priorities))
-                            WITH ORDINALITY AS u (plan_id, phase, since, priority, place)
-                        ORDER BY u.place
-                    ) AS e
-                    CROSS JOIN LATERAL (
-                        SELECT FROM plans
-                        WHERE plans.id = e.plan_id AND plans.phase = e.phase AND plans.state = 'queued'
-                            AND (
-                                SELECT true FROM leases h
-                                WHERE h.namespace = $15::text AND h.kind = 'plan' AND h.name = e.plan_id::text AND h.expires_at > statement_timestamp()
-                            ) IS NULL
-                        FOR NO KEY UPDATE SKIP LOCKED
-                    ) AS p
-                    LIMIT least(g.most, g.free, cardinality((SELECT $16::text[])))
-                ) AS i
-            ) AS l
-        ) AS r
-        WHERE r.turn <= coalesce(r.free, r.turn)
-    ) AS o
-    WHERE o.turn <= coalesce(o.most, o.turn)
-), candidates AS (
-    SELECT k.plan_id, k.phase, 'processing' AS state, 0 AS turn, k.place, k.check_at AS since
-    FROM due k WHERE k.held_until IS NULL AND k.attempt < k.max_attempts
-    UNION ALL
-    SELECT w.plan_id, w.phase, 'queued' AS state, w.turn, w.place, w.since
-    FROM allowed w
-), free AS (
-    -- Read, and locked, only as far as the next part asks for. A plan whose lease somebody holds is not locked at all. The token of the lease's row is 0 if there is none, and null if
-    -- somebody holds it or has it locked.
-    SELECT p.id, p.phase, p.state, p.version, p.attempt, p.max_attempts, p.namespace, p.action_name, p.updated_at, greatest(p.fence, h.token) AS latest
-    FROM (SELECT k.plan_id, k.phase, k.state FROM candidates k ORDER BY k.turn, k.place, k.since, k.plan_id) AS c
-    CROSS JOIN LATERAL (
-        SELECT plans.id, plans.phase, plans.state, plans.version, plans.attempt, plans.max_attempts, plans.namespace, plans.action_name,
-            plans.updated_at, plans.fence
-        FROM plans
-        WHERE plans.id = c.plan_id AND plans.phase = c.phase AND plans.state = c.state
-            AND (
-                SELECT true FROM leases g
-                WHERE g.namespace = $15::text AND g.kind = 'plan' AND g.name = c.plan_id::text AND g.expires_at > statement_timestamp()
-            ) IS NULL
-        FOR NO KEY UPDATE SKIP LOCKED
-    ) AS p
-    CROSS JOIN LATERAL (
-        SELECT CASE WHEN (SELECT true FROM leases h WHERE h.namespace = $15::text AND h.kind = 'plan' AND h.name = p.id::text) THEN (
-            SELECT h.token FROM leases h
-            WHERE h.namespace = $15::text AND h.kind = 'plan' AND h.name = p.id::text AND h.expires_at <= statement_timestamp()
-            FOR NO KEY UPDATE SKIP LOCKED
-        ) ELSE 0 END AS token OFFSET 0
-    ) AS h
-    WHERE h.token IS NOT NULL LIMIT 100
-), picked AS MATERIALIZED (
-    SELECT f.id, f.phase, f.state, f.version, f.attempt, f.max_attempts, f.namespace, f.action_name, f.updated_at, f.latest,
-        row_number() OVER () AS place, ((SELECT $16::text[]))[row_number() OVER ()] AS claimant,
-        greatest(f.latest + 1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint + row_number() OVER ())::bigint AS token
-    FROM (SELECT n.id, n.phase, n.state, n.version, n.attempt, n.max_attempts, n.namespace, n.action_name, n.updated_at, n.latest FROM free n LIMIT cardinality((SELECT $16::text[]))) AS f
-), leased AS (
-    INSERT INTO leases (namespace, kind, name, owner, token, acquired_at, expires_at)
-    SELECT $15::text, 'plan', k.id::text, k.claimant, k.token, statement_timestamp(),
-        statement_timestamp() + make_interval(secs => $17::float8)
-    FROM picked k
-    ON CONFLICT (namespace, kind, name) DO UPDATE SET
-        owner = excluded.owner, token = excluded.token, acquired_at = excluded.acquired_at, expires_at = excluded.expires_at
-        WHERE leases.expires_at <= excluded.acquired_at
-    RETURNING name, acquired_at, expires_at
-), claimed AS (
-    UPDATE plans p
-    SET phase = k.phase, state = 'processing', not_before = NULL, version = k.version + CASE k.state WHEN 'queued' THEN 1 ELSE 2 END,
-        attempt = k.attempt + CASE k.state WHEN 'queued' THEN 0 ELSE 1 END, fence = k.token,
-        error_message = NULL, error_details = NULL, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(k.updated_at, l.acquired_at)
-    FROM picked k JOIN leased l ON l.name = k.id::text
-    WHERE p.id = k.id AND p.id = ANY(ARRAY(SELECT o.id FROM picked o)) -- otherwise the planner may read all plans
-    RETURNING p.id, p.namespace, p.action_name, p.phase, p.version, p.attempt, p.max_attempts, p.updated_at, p.reversion_count,
-        p.last_completed_step, p.last_checkpoint_id, k.state AS from_state, k.claimant, k.place, k.token, l.acquired_at, l.expires_at
-), noted AS (
-    INSERT INTO plan_claims (plan_id, namespace, action_name, phase, owner, lease_namespace, attempt, max_attempts, check_at)
-    SELECT m.id, m.namespace, m.action_name, m.phase, m.claimant, $15::text, m.attempt, m.max_attempts, m.expires_at + abs(hashtext(m.id::text) % 10000) * interval '1 microsecond'
-    FROM claimed m
-    ON CONFLICT (plan_id) DO UPDATE SET
-        owner = excluded.owner, lease_namespace = excluded.lease_namespace, attempt = excluded.attempt, max_attempts = excluded.max_attempts,
-        check_at = excluded.check_at
-), ended AS MATERIALIZED (
-    SELECT n.id, n.namespace, n.phase, n.version, n.updated_at,
-        format('the claim expired in attempt %s of %s', k.attempt, k.max_attempts) AS error_message
-    FROM due k
-    CROSS JOIN LATERAL (
-        SELECT plans.id, plans.namespace, plans.phase, plans.version, plans.updated_at FROM plans
-        WHERE plans.id = k.plan_id AND plans.phase = k.phase AND plans.state = 'processing' FOR NO KEY UPDATE SKIP LOCKED
-    ) AS n
-    WHERE k.held_until IS NULL AND k.attempt >= k.max_attempts
-        AND CASE WHEN (SELECT true FROM leases h WHERE h.namespace = k.lease_namespace AND h.kind = 'plan' AND h.name = n.id::text) THEN (
-            SELECT true FROM leases h
-            WHERE h.namespace = k.lease_namespace AND h.kind = 'plan' AND h.name = n.id::text AND h.expires_at <= statement_timestamp()
-            FOR NO KEY UPDATE SKIP LOCKED
-        ) ELSE true END
-), spent AS (
-    UPDATE plans p
-    SET phase = s.phase, state = 'errored', version = s.version + 1,
-        error_message = s.error_message, error_details = NULL,
-        cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(s.updated_at, statement_timestamp())
-    FROM ended s
-    WHERE p.id = s.id AND p.id = ANY(ARRAY(SELECT e.id FROM ended e)) -- otherwise the planner may read all plans
-    RETURNING p.id, p.namespace, p.phase, p.version, p.updated_at, p.error_message
-), steps AS MATERIALIZED (
-    SELECT m.id, m.version - 1 AS version, 'expire' AS transition, m.phase, 'processing' AS from_state, 'queued' AS to_state,
-        format('the claim expired in attempt %s', m.attempt - 1) AS reason, m.updated_at, m.claimant AS actor, m.namespace
-    FROM claimed m WHERE m.from_state = 'processing'
-    UNION ALL
-    SELECT m.id, m.version, 'start', m.phase, 'queued', 'processing', NULL, m.updated_at, m.claimant, m.namespace FROM claimed m
-    UNION ALL
-    SELECT s.id, s.version, 'expire', s.phase, 'processing', 'errored', s.error_message, s.updated_at, ((SELECT $16::text[]))[1], s.namespace FROM spent s
-), remembered AS (
-    INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
-    SELECT t.id, t.version, t.transition, t.phase, t.from_state, t.phase, t.to_state, t.actor, t.reason, t.updated_at
-    FROM steps t
-), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, details)
-    -- The two of a plan in their order.
-    SELECT statement_timestamp() + interval '1 microsecond' * (t.transition = 'start')::integer, audit_new_id(),
-        CASE t.to_state WHEN 'errored' THEN 'plan_errored' ELSE 'plan_phase_changed' END, t.namespace, t.actor, t.id,
-        format('{"transition":"%s","from":"%s/%s","to":"%s/%s","version":%s}',
-            t.transition, t.phase, t.from_state, t.phase, t.to_state, t.version)::json
-    FROM (SELECT id, version, transition, phase, from_state, to_state, reason, updated_at, actor, namespace FROM steps ORDER BY steps.id, steps.version) AS t
-)
-SELECT plans.id, plans.name, plans.namespace, plans.session_id, plans.key, plans.action_name, plans.parent_id, plans.root_id, plans.depth, plans.attempt, plans.max_attempts, plans.priority, plans.not_before, plans.deadline, plans.keep_micros, plans.phases, plans.description, plans.definition_of_done, plans.phase, plans.state, plans.automation_profile, plans.automation_profile_source, plans.automation_snapshot, plans.trace, plans.error_message, plans.error_details, plans.reversion_count, plans.last_completed_step, plans.last_checkpoint_id, plans.argument_names, plans.argument_values, plans.invariants, plans.invariant_sources, plans.projects, plans.project_aliases, plans.project_read_onlys, plans.version, plans.fence, plans.cancelled_at, plans.cancel_reason, plans.created_at, plans.updated_at, m.phase, m.version, m.attempt, m.updated_at, m.reversion_count, m.last_completed_step, m.last_checkpoint_id,
-    m.token, m.place, m.acquired_at, m.expires_at, least(
-        coalesce((SELECT min(w.since) FROM waiting w), statement_timestamp()),
-        (SELECT min(a.since) FROM rooms a WHERE NOT a.has_room)
-    )::timestamptz AS first_since
-FROM claimed m CROSS JOIN LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, max_attempts, priority, not_before, deadline, keep_micros, phases, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans WHERE plans.id = m.id LIMIT 1) AS plans
-ORDER BY m.place
+    LIMIT (SELECT $4::integer)
+) AS c
 `
 
-type PlanClaimParams struct {
-	Places         []int32
+type PlanClaimDueParams struct {
+	LeaseNamespace string
 	Namespaces     []string
-	Phases         []string
-	Priorities     []int16
-	Actions        []string
 	Sinces         []time.Time
-	Afters         []pgtype.UUID
-	DuePlaces      []int32
-	DueNamespaces  []string
-	DueSinces      []time.Time
-	DueWindow      int32
-	DueDepth       int32
 	Depth          int32
-	Further        bool
-	LeaseNamespace string
-	Owners         []string
-	TtlSeconds     float64
 }
 
-type PlanClaimRow struct {
-	Plan              Plan
-	Phase             string
-	Version           int64
-	Attempt           int32
-	UpdatedAt         time.Time
-	ReversionCount    int32
-	LastCompletedStep *int64
-	LastCheckpointID  *string
-	Token             int64
-	Place             int64
-	AcquiredAt        time.Time
-	ExpiresAt         time.Time
-	FirstSince        time.Time
+type PlanClaimDueRow struct {
+	PlanID     pgtype.UUID
+	Namespace  string
+	ActionName string
+	Phase      string
+	IsLast     bool
+	Bytes      int32
+	CheckAt    time.Time
+	HeldUntil  time.Time
 }
 
-// Index: plan_claims_namespace_check_at_idx, plan_claims_pkey, plan_queue_namespace_phase_priority_since_idx, plan_queue_namespace_phase_action_name_priority_since_idx, plans_pkey or plans_root_id_id_key, leases_pkey, plan_limits_pkey.
-// Claims up to one plan for each element of owners, who may be the same: first those whose claim has expired, then queued ones,
-// of each namespace by priority and in the order of their waiting, the namespaces in turns. A lane is a namespace, a phase, a
-// priority, and an action or ” for any. Returns whole plans in the order in which they were claimed; place is that of the owner, from 1. What is sorted is
-// bounded by depth, the number of plans that are looked at in each lane. It is larger than their number, because others may
-// have the first ones.
-//
-// It waits for nobody: it skips plans that are locked, and leases whose row is. Whoever acquires the lease of a plan has the
-// lock of the plan, so that it has no row that others are making. Locking a lease also shows whether it was renewed since the
-// statement began. Plans are locked one by one, until there are enough. The trigger plan_queue_move takes them from the queue,
-// and deletes what plans leave behind that have no attempt left.
-//
-// A token is larger than all that were given for the plan: see LeaseTake.
-//
-// A lane is read from a place on, since and after. The claims that are due of each namespace are read from a time on: so
-// the times at which claims are to be looked at are scattered a little, also where one statement sets those of many. What was claimed has left dead entries at the head of the index, which stay while a
-// snapshot is open that is older, and each claim would walk over them. The answer says since when the first plan has waited that was
-// found queued, or where lanes that are full would have been read from.
-//
-// It is planned once: planning takes longer than a claim. PlanByIndex asks for that. Without it, in a caller's transaction, a
-// plan for any arguments must not look dearer than one for those of a call: so arguments are hidden behind SELECT. Of a limit
-// that it does not know the planner expects a tenth of what is there, and would join the whole queue. So within it stands the
-// largest that one claim may have.
-func (q *Queries) PlanClaim(ctx context.Context, db DBTX, arg PlanClaimParams) ([]PlanClaimRow, error) {
-	rows, err := db.Query(ctx, planClaim,
-		arg.Places,
+// Index: plan_claims_namespace_check_at_idx, leases_pkey. Returns the first claims of namespaces, from a time on, that may have expired.
+// held_until is when the lease ends that was renewed, and check_at if none is held.
+func (q *Queries) PlanClaimDue(ctx context.Context, db DBTX, arg PlanClaimDueParams) ([]PlanClaimDueRow, error) {
+	rows, err := db.Query(ctx, planClaimDue,
+		arg.LeaseNamespace,
 		arg.Namespaces,
-		arg.Phases,
-		arg.Priorities,
-		arg.Actions,
 		arg.Sinces,
-		arg.Afters,
-		arg.DuePlaces,
-		arg.DueNamespaces,
-		arg.DueSinces,
-		arg.DueWindow,
-		arg.DueDepth,
 		arg.Depth,
-		arg.Further,
-		arg.LeaseNamespace,
-		arg.Owners,
-		arg.TtlSeconds,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []PlanClaimRow
+	var items []PlanClaimDueRow
 	for rows.Next() {
-		var i PlanClaimRow
+		var i PlanClaimDueRow
 		if err := rows.Scan(
-			&i.Plan.ID,
-			&i.Plan.Name,
-			&i.Plan.Namespace,
-			&i.Plan.SessionID,
-			&i.Plan.Key,
-			&i.Plan.ActionName,
-			&i.Plan.ParentID,
-			&i.Plan.RootID,
-			&i.Plan.Depth,
-			&i.Plan.Attempt,
-			&i.Plan.MaxAttempts,
-			&i.Plan.Priority,
-			&i.Plan.NotBefore,
-			&i.Plan.Deadline,
-			&i.Plan.KeepMicros,
-			&i.Plan.Phases,
-			&i.Plan.Description,
-			&i.Plan.DefinitionOfDone,
-			&i.Plan.Phase,
-			&i.Plan.State,
-			&i.Plan.AutomationProfile,
-			&i.Plan.AutomationProfileSource,
-			&i.Plan.AutomationSnapshot,
-			&i.Plan.Trace,
-			&i.Plan.ErrorMessage,
-			&i.Plan.ErrorDetails,
-			&i.Plan.ReversionCount,
-			&i.Plan.LastCompletedStep,
-			&i.Plan.LastCheckpointID,
-			&i.Plan.ArgumentNames,
-			&i.Plan.ArgumentValues,
-			&i.Plan.Invariants,
-			&i.Plan.InvariantSources,
-			&i.Plan.Projects,
-			&i.Plan.ProjectAliases,
-			&i.Plan.ProjectReadOnlys,
-			&i.Plan.Version,
-			&i.Plan.Fence,
-			&i.Plan.CancelledAt,
-			&i.Plan.CancelReason,
-			&i.Plan.CreatedAt,
-			&i.Plan.UpdatedAt,
-			&i.Phase,
-			&i.Version,
-			&i.Attempt,
-			&i.UpdatedAt,
-			&i.ReversionCount,
-			&i.LastCompletedStep,
-			&i.LastCheckpointID,
-			&i.Token,
-			&i.Place,
-			&i.AcquiredAt,
-			&i.ExpiresAt,
-			&i.FirstSince,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const planClaimable = `-- name: PlanClaimable :many
-SELECT n.place::bigint AS place, greatest(ceil(extract(epoch FROM w.since - statement_timestamp()) * 1000000), 0)::bigint AS wait_micros
-FROM ROWS FROM (
-    unnest($1::text[]), unnest($2::text[]), unnest($3::smallint[]), unnest($4::text[])
-) WITH ORDINALITY AS n (namespace, phase, priority, action, place)
-CROSS JOIN LATERAL (
-    SELECT coalesce(
-        (
-            SELECT 'epoch'::timestamptz FROM plan_claims c
-            WHERE c.namespace = n.namespace AND c.check_at <= statement_timestamp()
-                AND c.phase = n.phase AND (n.action = '' OR c.action_name = n.action)
-            LIMIT 1
-        ),
-        (
-            SELECT q.since FROM plan_queue q
-            WHERE n.action = '' AND q.namespace = n.namespace AND q.phase || '' = n.phase AND q.priority + 0 = n.priority
-            ORDER BY q.since, q.plan_id LIMIT 1
-        ),
-        (
-            SELECT q.since FROM plan_queue q
-            WHERE n.action <> '' AND q.namespace = n.namespace AND q.phase = n.phase AND q.action_name = n.action
-                AND q.priority = n.priority
-            ORDER BY q.since, q.plan_id LIMIT 1
-        )
-    ) AS since OFFSET 0
-) AS w
-WHERE w.since < statement_timestamp() + interval '1 second'
-`
-
-type PlanClaimableParams struct {
-	Namespaces []string
-	Phases     []string
-	Priorities []int16
-	Actions    []string
-}
-
-type PlanClaimableRow struct {
-	Place      int64
-	WaitMicros int64
-}
-
-// Index: plan_queue_namespace_phase_priority_since_idx, plan_queue_namespace_phase_action_name_priority_since_idx,
-// plan_claims_namespace_check_at_idx. Returns the lanes, by their places in the arguments from 1, in which a claim may find
-// something now, or within a second, after wait_micros. It is the poll of those who wait: a look-up in each lane. The planner would
-// turn EXISTS into a scan of the whole table, and does so without an order, too.
-func (q *Queries) PlanClaimable(ctx context.Context, db DBTX, arg PlanClaimableParams) ([]PlanClaimableRow, error) {
-	rows, err := db.Query(ctx, planClaimable,
-		arg.Namespaces,
-		arg.Phases,
-		arg.Priorities,
-		arg.Actions,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PlanClaimableRow
-	for rows.Next() {
-		var i PlanClaimableRow
-		if err := rows.Scan(&i.Place, &i.WaitMicros); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const planDueWindows = `-- name: PlanDueWindows :many
-SELECT n.place::bigint AS place, e.check_at
-FROM ROWS FROM (
-    unnest($1::text[]), unnest($2::timestamptz[])
-) WITH ORDINALITY AS n (namespace, since, place)
-CROSS JOIN LATERAL (
-    SELECT c.check_at FROM plan_claims c
-    WHERE c.namespace = n.namespace AND c.check_at BETWEEN n.since AND statement_timestamp()
-    ORDER BY c.check_at LIMIT 1 OFFSET $3::integer
-) AS e
-`
-
-type PlanDueWindowsParams struct {
-	Namespaces []string
-	Sinces     []time.Time
-	Before     int32
-}
-
-type PlanDueWindowsRow struct {
-	Place   int64
-	CheckAt time.Time
-}
-
-// Index: plan_claims_namespace_check_at_idx. Returns the same for the claims that are due.
-func (q *Queries) PlanDueWindows(ctx context.Context, db DBTX, arg PlanDueWindowsParams) ([]PlanDueWindowsRow, error) {
-	rows, err := db.Query(ctx, planDueWindows, arg.Namespaces, arg.Sinces, arg.Before)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PlanDueWindowsRow
-	for rows.Next() {
-		var i PlanDueWindowsRow
-		if err := rows.Scan(&i.Place, &i.CheckAt); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const planLanes = `-- name: PlanLanes :many
-WITH RECURSIVE ahead AS (
-    (SELECT q.namespace FROM plan_queue q WHERE q.namespace > $1::text ORDER BY q.namespace LIMIT 1)
-    UNION ALL
-    SELECT (SELECT q.namespace FROM plan_queue q WHERE q.namespace > a.namespace ORDER BY q.namespace LIMIT 1)
-    FROM ahead a WHERE a.namespace IS NOT NULL
-), behind AS (
-    (SELECT q.namespace FROM plan_queue q ORDER BY q.namespace LIMIT 1)
-    UNION ALL
-    SELECT (SELECT q.namespace FROM plan_queue q WHERE q.namespace > b.namespace ORDER BY q.namespace LIMIT 1)
-    FROM behind b WHERE b.namespace <= $1::text
-), walked AS (
-    SELECT a.namespace FROM ahead a WHERE a.namespace IS NOT NULL
-    UNION ALL
-    SELECT b.namespace FROM behind b WHERE b.namespace <= $1::text
-)
-(SELECT e.namespace::text AS namespace, ''::text AS phase, (-1)::smallint AS priority, ''::text AS action, false::boolean AS by_action
-FROM (
-    SELECT DISTINCT x.namespace
-    FROM (
-        SELECT c.namespace FROM plan_claims c
-        WHERE c.lease_namespace = $2::text AND c.check_at <= statement_timestamp() ORDER BY c.check_at LIMIT 100
-    ) AS x
-) AS e)
-UNION ALL
-(SELECT w.namespace::text, g.phase::text, r.priority::smallint, a.action::text, b.by_action::boolean
-FROM walked w
-CROSS JOIN LATERAL (
-    SELECT coalesce((SELECT true FROM plan_limits l WHERE l.namespace = w.namespace AND l.action_name <> ''
-            ORDER BY l.action_name LIMIT 1), false) AS by_action,
-        NOT coalesce((
-            SELECT l.at_once <= (SELECT count(*) FROM (
-                SELECT FROM plan_claims c WHERE c.namespace = w.namespace ORDER BY c.check_at LIMIT l.at_once
-            ) AS c)
-            FROM plan_limits l WHERE l.namespace = w.namespace AND l.action_name = ''
-        ), false) AS has_room
-    OFFSET 0
-) AS b
-CROSS JOIN LATERAL (
-    SELECT e.action FROM (SELECT DISTINCT CASE WHEN n LIKE '/%' THEN w.namespace || n ELSE n END AS action FROM unnest($3::text[]) AS n) AS e
-    WHERE b.has_room AND NOT (b.by_action AND coalesce((
-        SELECT l.at_once <= (SELECT count(*) FROM plan_claims c WHERE c.namespace = w.namespace AND c.action_name = e.action)
-        FROM plan_limits l WHERE l.namespace = w.namespace AND l.action_name = e.action
-    ), false)) OFFSET 0
-) AS a
-CROSS JOIN LATERAL (
-    SELECT p AS phase FROM unnest($4::text[]) AS p
-    WHERE CASE WHEN b.by_action AND a.action = '' THEN (
-        -- Somewhere between those that are at their limits.
-        SELECT true FROM (
-            SELECT f.action_name AS before, lead(f.action_name, 1, '~') OVER (ORDER BY f.action_name) AS behind
-            FROM (
-                SELECT '' COLLATE "C" AS action_name
-                UNION ALL
-                SELECT l.action_name FROM plan_limits l
-                WHERE l.namespace = w.namespace AND l.action_name <> ''
-                    AND l.at_once <= (SELECT count(*) FROM plan_claims c WHERE c.namespace = l.namespace AND c.action_name = l.action_name)
-            ) AS f
-        ) AS e
-        WHERE (
-            SELECT true FROM plan_queue q
-            WHERE q.namespace = w.namespace AND q.phase = p AND q.action_name > e.before AND q.action_name < e.behind ORDER BY q.action_name LIMIT 1
-        ) LIMIT 1
-    ) ELSE true END OFFSET 0
-) AS g
-CROSS JOIN LATERAL (SELECT i AS priority FROM generate_series(3, 0, -1) AS i OFFSET 0) AS r
-WHERE coalesce(
-        (
-            SELECT q.since FROM plan_queue q
-            WHERE a.action = '' AND q.namespace = w.namespace AND q.phase || '' = g.phase AND q.priority + 0 = r.priority
-            ORDER BY q.since, q.plan_id LIMIT 1
-        ),
-        (
-            SELECT q.since FROM plan_queue q
-            WHERE a.action <> '' AND q.namespace = w.namespace AND q.phase = g.phase AND q.action_name = a.action AND q.priority = r.priority
-            ORDER BY q.since, q.plan_id LIMIT 1
-        )
-    ) <= statement_timestamp()
-LIMIT $5)
-`
-
-type PlanLanesParams struct {
-	After          string
-	LeaseNamespace string
-	Actions        []string
-	Phases         []string
-	MaxRows        int32
-}
-
-type PlanLanesRow struct {
-	Namespace string
-	Phase     string
-	Priority  int16
-	Action    string
-	ByAction  bool
-}
-
-// Index: plan_queue_namespace_phase_priority_since_idx, plan_queue_namespace_phase_action_name_priority_since_idx, plan_claims_lease_namespace_check_at_idx,
-// plan_claims_namespace_check_at_idx, plan_limits_pkey. Returns up to max_rows lanes in which a claim may find something, of all
-// namespaces that have queued plans, from the one behind after on, and then from the first one on. It skips from one namespace to
-// the next, and passes over those that are at their limit, or whose actions are. A row without a phase is a namespace with a claim that may have expired.
-// Of an action that begins with a slash the namespace is the plans'.
-func (q *Queries) PlanLanes(ctx context.Context, db DBTX, arg PlanLanesParams) ([]PlanLanesRow, error) {
-	rows, err := db.Query(ctx, planLanes,
-		arg.After,
-		arg.LeaseNamespace,
-		arg.Actions,
-		arg.Phases,
-		arg.MaxRows,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PlanLanesRow
-	for rows.Next() {
-		var i PlanLanesRow
-		if err := rows.Scan(
-			&i.Namespace,
-			&i.Phase,
-			&i.Priority,
-			&i.Action,
-			&i.ByAction,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const planLimitList = `-- name: PlanLimitList :many
-SELECT l.namespace, l.action_name, l.at_once, (
-    SELECT count(*) FROM plan_claims c WHERE c.namespace = l.namespace AND (l.action_name = '' OR c.action_name = l.action_name)
-)::bigint AS claimed
-FROM (
-    SELECT p.namespace, p.action_name, p.at_once FROM plan_limits p
-    WHERE (p.namespace, p.action_name) > ($1::text, $2::text) AND p.namespace = coalesce($3::text, p.namespace)
-    ORDER BY p.namespace, p.action_name LIMIT $4
-) AS l
-ORDER BY l.namespace, l.action_name
-`
-
-type PlanLimitListParams struct {
-	Namespace  string
-	ActionName string
-	View       *string
-	MaxRows    int32
-}
-
-type PlanLimitListRow struct {
-	Namespace  string
-	ActionName string
-	AtOnce     int32
-	Claimed    int64
-}
-
-// Index: plan_limits_pkey, plan_claims_namespace_check_at_idx. The limits behind a place, with the number of plans that are claimed; in a
-// view those of its namespace.
-func (q *Queries) PlanLimitList(ctx context.Context, db DBTX, arg PlanLimitListParams) ([]PlanLimitListRow, error) {
-	rows, err := db.Query(ctx, planLimitList,
-		arg.Namespace,
-		arg.ActionName,
-		arg.View,
-		arg.MaxRows,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PlanLimitListRow
-	for rows.Next() {
-		var i PlanLimitListRow
-		if err := rows.Scan(
+			&i.PlanID,
 			&i.Namespace,
 			&i.ActionName,
-			&i.AtOnce,
-			&i.Claimed,
+			&i.Phase,
+			&i.IsLast,
+			&i.Bytes,
+			&i.CheckAt,
+			&i.HeldUntil,
 		); err != nil {
 			return nil, err
 		}
@@ -826,93 +105,79 @@ func (q *Queries) PlanLimitList(ctx context.Context, db DBTX, arg PlanLimitListP
 	return items, nil
 }
 
-const planLimitLock = `-- name: PlanLimitLock :one
-WITH found AS MATERIALIZED (
-    SELECT l.id, l.action_name FROM unnest($1::text[]) AS n (namespace)
-    CROSS JOIN LATERAL (SELECT p.id, p.action_name FROM plan_limits p WHERE p.namespace = n.namespace OFFSET 0) AS l
-), locked AS MATERIALIZED (
-    SELECT l.id FROM unnest($1::text[]) AS n (namespace)
-    CROSS JOIN LATERAL (
-        SELECT p.id FROM plan_limits p
-        WHERE p.namespace = n.namespace AND current_setting('transaction_isolation') = 'read committed' FOR NO KEY UPDATE SKIP LOCKED
-    ) AS l
-)
-SELECT set_config('agentstore.limits', coalesce((SELECT string_agg(k.id::text, ',') FROM locked k), ''), true)::text AS locked,
-    ((SELECT count(*) FROM found) > (SELECT count(*) FROM locked) AND current_setting('transaction_isolation') = 'read committed')::boolean AS skipped,
-    EXISTS (SELECT FROM found)::boolean AS is_limited, EXISTS (SELECT FROM found f WHERE f.action_name <> '')::boolean AS by_action
+const planClaimLock = `-- name: PlanClaimLock :many
+SELECT p.id, p.version, p.attempt, p.max_attempts, greatest(p.fence + 1, h.token + 1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint)::bigint AS token,
+    statement_timestamp()::timestamptz AS now
+FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[]))) AS n (id, phase)
+CROSS JOIN LATERAL (
+    SELECT plans.id, plans.version, plans.attempt, plans.max_attempts, plans.fence FROM plans
+    WHERE plans.id = n.id AND plans.phase = n.phase AND plans.state = $3::text
+        AND ($4::boolean OR coalesce(plans.deadline > statement_timestamp(), true))
+        AND (
+            SELECT true FROM leases g
+            WHERE g.namespace = $5::text AND g.kind = 'plan' AND g.name = n.id::text AND g.expires_at > statement_timestamp()
+        ) IS NULL
+    FOR NO KEY UPDATE SKIP LOCKED
+) AS p
+CROSS JOIN LATERAL (
+    -- 0 if there is no lease, and null if somebody has it, or the claim, locked.
+    SELECT CASE WHEN $3::text = 'processing' AND (SELECT true FROM plan_claims c WHERE c.plan_id = p.id FOR UPDATE SKIP LOCKED) IS NULL THEN NULL
+        WHEN (SELECT true FROM leases l WHERE l.namespace = $5::text AND l.kind = 'plan' AND l.name = p.id::text) THEN (
+            SELECT l.token FROM leases l
+            WHERE l.namespace = $5::text AND l.kind = 'plan' AND l.name = p.id::text AND l.expires_at <= statement_timestamp()
+            FOR NO KEY UPDATE SKIP LOCKED
+        ) ELSE 0 END AS token OFFSET 0
+) AS h
+WHERE h.token IS NOT NULL LIMIT (SELECT $6::integer)
 `
 
-type PlanLimitLockRow struct {
-	Locked    string
-	Skipped   bool
-	IsLimited bool
-	ByAction  bool
+type PlanClaimLockParams struct {
+	Ids            []pgtype.UUID
+	Phases         []string
+	State          string
+	IsLast         bool
+	LeaseNamespace string
+	Most           int32
 }
 
-// Index: plan_limits_pkey. Comes before PlanClaim, in the same transaction, so that PlanClaim sees what those who had the locks
-// before have claimed. It waits for nobody: PlanClaim claims nothing where a lock is missing. Nor can it above read committed, where
-// it would not see that. Returns whether a lock was skipped, and whether there are limits, and some of actions.
-func (q *Queries) PlanLimitLock(ctx context.Context, db DBTX, namespaces []string) (PlanLimitLockRow, error) {
-	row := db.QueryRow(ctx, planLimitLock, namespaces)
-	var i PlanLimitLockRow
-	err := row.Scan(
-		&i.Locked,
-		&i.Skipped,
-		&i.IsLimited,
-		&i.ByAction,
+type PlanClaimLockRow struct {
+	ID          pgtype.UUID
+	Version     int64
+	Attempt     int32
+	MaxAttempts int32
+	Token       int64
+	Now         time.Time
+}
+
+// Index: plans_pkey or plans_root_id_id_key, plan_claims_pkey, leases_pkey. Locks plans one by one, until there are most, so that a
+// claim hides none that it does not take, and returns them in their order, each with a token that is larger than all that were given
+// for it (LeaseTake). It passes over those that are locked, or not at the stage any more, and those whose lease somebody holds, or has
+// locked: a renewal may be under way. Whoever acquires the lease of a plan has the lock of the plan. is_last: their claims have expired
+// in their last attempts. Others are left to PlanExpire after their deadline.
+func (q *Queries) PlanClaimLock(ctx context.Context, db DBTX, arg PlanClaimLockParams) ([]PlanClaimLockRow, error) {
+	rows, err := db.Query(ctx, planClaimLock,
+		arg.Ids,
+		arg.Phases,
+		arg.State,
+		arg.IsLast,
+		arg.LeaseNamespace,
+		arg.Most,
 	)
-	return i, err
-}
-
-const planLimitSet = `-- name: PlanLimitSet :exec
-WITH removed AS (
-    DELETE FROM plan_limits l WHERE $1::integer < 0 AND l.namespace = $2 AND l.action_name = $3
-), stored AS (
-    INSERT INTO plan_limits (namespace, action_name, at_once)
-    SELECT $2, $3, $1::integer WHERE $1::integer >= 0
-    ON CONFLICT (namespace, action_name) DO UPDATE SET at_once = excluded.at_once
-    RETURNING true
-)
-SELECT count(*) FROM stored
-`
-
-type PlanLimitSetParams struct {
-	AtOnce     int32
-	Namespace  string
-	ActionName string
-}
-
-// Index: plan_limits_pkey. A negative number removes the limit.
-func (q *Queries) PlanLimitSet(ctx context.Context, db DBTX, arg PlanLimitSetParams) error {
-	_, err := db.Exec(ctx, planLimitSet, arg.AtOnce, arg.Namespace, arg.ActionName)
-	return err
-}
-
-const planLimitsFull = `-- name: PlanLimitsFull :many
-SELECT l.namespace, l.action_name, (l.at_once <= (
-    SELECT count(*) FROM plan_claims c WHERE c.namespace = l.namespace AND (l.action_name = '' OR c.action_name = l.action_name)
-))::boolean AS is_full
-FROM unnest($1::text[]) AS n (namespace)
-CROSS JOIN LATERAL (SELECT p.namespace, p.action_name, p.at_once FROM plan_limits p WHERE p.namespace = n.namespace OFFSET 0) AS l
-`
-
-type PlanLimitsFullRow struct {
-	Namespace  string
-	ActionName string
-	IsFull     bool
-}
-
-// Index: plan_limits_pkey, plan_claims_namespace_check_at_idx. Returns the limits of namespaces, and which of them allow nothing more.
-func (q *Queries) PlanLimitsFull(ctx context.Context, db DBTX, namespaces []string) ([]PlanLimitsFullRow, error) {
-	rows, err := db.Query(ctx, planLimitsFull, namespaces)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []PlanLimitsFullRow
+	var items []PlanClaimLockRow
 	for rows.Next() {
-		var i PlanLimitsFullRow
-		if err := rows.Scan(&i.Namespace, &i.ActionName, &i.IsFull); err != nil {
+		var i PlanClaimLockRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Version,
+			&i.Attempt,
+			&i.MaxAttempts,
+			&i.Token,
+			&i.Now,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -923,63 +188,81 @@ func (q *Queries) PlanLimitsFull(ctx context.Context, db DBTX, namespaces []stri
 	return items, nil
 }
 
-const planQueueWindows = `-- name: PlanQueueWindows :many
-SELECT n.place::bigint AS place, e.since, e.plan_id
+const planClaimQueue = `-- name: PlanClaimQueue :many
+SELECT n.place::bigint AS place, w.plan_id, w.action_name, w.since, w.bytes
 FROM ROWS FROM (
-    unnest($1::text[]), unnest($2::text[]), unnest($3::smallint[]), unnest($4::text[]),
-    unnest($5::timestamptz[]), unnest($6::uuid[])
+    unnest((SELECT $1::text[])), unnest((SELECT $2::text[])), unnest((SELECT $3::smallint[])),
+    unnest((SELECT $4::text[])), unnest((SELECT $5::timestamptz[])), unnest((SELECT $6::uuid[]))
 ) WITH ORDINALITY AS n (namespace, phase, priority, action, since, after, place)
 CROSS JOIN LATERAL (
     (
-        SELECT q.since, q.plan_id FROM plan_queue q
-        WHERE n.action = '' AND q.namespace = n.namespace AND q.phase || '' = n.phase AND q.priority + 0 = n.priority
-            AND (q.since, q.plan_id) > (n.since, n.after) AND q.since <= statement_timestamp()
-        ORDER BY q.since, q.plan_id LIMIT 1 OFFSET $7::integer
+        SELECT q.plan_id, q.action_name, q.since, q.bytes FROM (
+            SELECT q.plan_id, q.action_name, q.since, q.bytes FROM plan_queue q
+            WHERE n.action = '' AND q.namespace = n.namespace AND q.phase || '' = n.phase AND q.priority + 0 = n.priority
+                AND (q.since, q.plan_id) > (n.since, n.after) AND q.since <= statement_timestamp()
+                AND coalesce(q.deadline > statement_timestamp(), true)
+            ORDER BY q.since, q.plan_id LIMIT 2100
+        ) AS q
+        LIMIT (SELECT $7::integer)
     ) UNION ALL (
-        SELECT q.since, q.plan_id FROM plan_queue q
-        WHERE n.action <> '' AND q.namespace = n.namespace AND q.phase = n.phase AND q.action_name = n.action AND q.priority = n.priority
-            AND (q.since, q.plan_id) > (n.since, n.after) AND q.since <= statement_timestamp()
-        ORDER BY q.since, q.plan_id LIMIT 1 OFFSET $7::integer
+        SELECT q.plan_id, q.action_name, q.since, q.bytes FROM (
+            SELECT q.plan_id, q.action_name, q.since, q.bytes FROM plan_queue q
+            WHERE n.action <> '' AND q.namespace = n.namespace AND q.phase = n.phase AND q.action_name = n.action AND q.priority = n.priority
+                AND (q.since, q.plan_id) > (n.since, n.after) AND q.since <= statement_timestamp()
+                AND coalesce(q.deadline > statement_timestamp(), true)
+            ORDER BY q.since, q.plan_id LIMIT 2100
+        ) AS q
+        LIMIT (SELECT $7::integer)
     )
-) AS e
+) AS w
 `
 
-type PlanQueueWindowsParams struct {
+type PlanClaimQueueParams struct {
 	Namespaces []string
 	Phases     []string
 	Priorities []int16
 	Actions    []string
 	Sinces     []time.Time
 	Afters     []pgtype.UUID
-	Before     int32
+	Depth      int32
 }
 
-type PlanQueueWindowsRow struct {
-	Place  int64
-	Since  time.Time
-	PlanID pgtype.UUID
+type PlanClaimQueueRow struct {
+	Place      int64
+	PlanID     pgtype.UUID
+	ActionName string
+	Since      time.Time
+	Bytes      int32
 }
 
-// Index: plan_queue_namespace_phase_priority_since_idx, plan_queue_namespace_phase_action_name_priority_since_idx. Returns where a claim that begins
-// at the same places ends to look in a lane that has so many plans, by the lanes' places in the arguments from 1.
-func (q *Queries) PlanQueueWindows(ctx context.Context, db DBTX, arg PlanQueueWindowsParams) ([]PlanQueueWindowsRow, error) {
-	rows, err := db.Query(ctx, planQueueWindows,
+// Index: plan_queue_namespace_phase_priority_since_idx, plan_queue_namespace_phase_action_name_priority_since_idx. Returns the first
+// plans of lanes that are due, with the lanes' places in the arguments from 1. A lane is a namespace, a phase, a priority, and an
+// action or ” for any. It is read from a place on, since and after: what was claimed has left dead entries at the head of the index,
+// which stay while a snapshot is open that is older, and each claim would walk over them.
+func (q *Queries) PlanClaimQueue(ctx context.Context, db DBTX, arg PlanClaimQueueParams) ([]PlanClaimQueueRow, error) {
+	rows, err := db.Query(ctx, planClaimQueue,
 		arg.Namespaces,
 		arg.Phases,
 		arg.Priorities,
 		arg.Actions,
 		arg.Sinces,
 		arg.Afters,
-		arg.Before,
+		arg.Depth,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []PlanQueueWindowsRow
+	var items []PlanClaimQueueRow
 	for rows.Next() {
-		var i PlanQueueWindowsRow
-		if err := rows.Scan(&i.Place, &i.Since, &i.PlanID); err != nil {
+		var i PlanClaimQueueRow
+		if err := rows.Scan(
+			&i.Place,
+			&i.PlanID,
+			&i.ActionName,
+			&i.Since,
+			&i.Bytes,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -77,18 +77,6 @@ func normalizeClaimActions(actions *[]string, all bool) error {
 	return nil
 }
 
-// ActionsIn returns the normalized actions of a claim in a namespace.
-func ActionsIn(actions []string, namespace string) []string {
-	in := slices.Clone(actions)
-	for i, action := range in {
-		if strings.HasPrefix(action, "/") {
-			in[i] = namespace + action
-		}
-	}
-	slices.Sort(in)
-	return slices.Compact(in)
-}
-
 func normalizeClaimPhases(phases *[]repo.Phase) error {
 	normal := slices.Clone(*phases)
 	if len(normal) == 0 {
@@ -179,11 +167,10 @@ func CannotWait() error {
 	return invalid("wait", "is set in a transaction, which would wait for other transactions")
 }
 
-// SelectsClaim reports whether a normalized claim asks for such plans.
-func SelectsClaim(c repo.Claim, p repo.Plan) bool {
-	action := p.Action.String()
-	own, _ := strings.CutPrefix(action, p.Namespace) // see ActionsIn
-	return (c.AllNamespaces || slices.Contains(c.Namespaces, p.Namespace)) && slices.Contains(c.Phases, p.Phase) &&
+// SelectsClaim reports whether a normalized claim asks for plans of a namespace, a phase and an action.
+func SelectsClaim(c repo.Claim, namespace string, phase repo.Phase, action string) bool {
+	own, _ := strings.CutPrefix(action, namespace) // see normalizeClaimActions
+	return (c.AllNamespaces || slices.Contains(c.Namespaces, namespace)) && slices.Contains(c.Phases, phase) &&
 		(len(c.Actions) == 0 || slices.Contains(c.Actions, action) || strings.HasPrefix(own, "/") && slices.Contains(c.Actions, own))
 }
 
@@ -219,12 +206,6 @@ func IsDue(p repo.Plan, now time.Time) bool {
 // IsOverdue reports whether a queued plan is to be errored because of its age.
 func IsOverdue(p repo.Plan, now time.Time) bool {
 	return p.State == repo.PlanQueued && !p.Deadline.IsZero() && !p.Deadline.After(now)
-}
-
-// CompareWaiting orders queued plans of a namespace by priority, and by how long they have
-// waited.
-func CompareWaiting(a, b repo.Plan) int {
-	return cmp.Or(b.Priority-a.Priority, WaitsSince(a).Compare(WaitsSince(b)), a.ID.Compare(b.ID))
 }
 
 // NewClaimLease returns the lease of a plan that is claimed at now.

@@ -1,10 +1,7 @@
 package memory
 
 import (
-	"cmp"
 	"context"
-	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/internal/limits"
@@ -105,36 +102,53 @@ func (h *handle) waitUntil(ctx context.Context, change <-chan struct{}, due time
 	return err
 }
 
-// claimPlans first ends the claims that have expired.
+// claimPlans first ends the claims that have expired in their last attempt.
 func (t *tables) claimPlans(claim repo.Claim) []repo.ClaimedPlan {
-	claimed := []repo.ClaimedPlan{}
+	choice := rules.Choice{Most: claim.Limit}
 	for _, expired := range t.expired(claim) {
-		r := t.plans.get(expired.plan)
-		if r.Attempt < r.MaxAttempts && (len(claimed) == claim.Limit || !t.mayGoOn(r.Plan)) {
-			continue
-		}
-		moved, reason := rules.Expired(r.Plan)
-		t.movePlan(r, moved, repo.TransitionExpire, repo.Cause{Actor: claim.Owner, Reason: reason})
-		if moved.State == repo.PlanQueued {
-			claimed = append(claimed, t.startClaim(claim, moved.ID))
+		switch r := t.plans.get(expired.plan); {
+		case r.Attempt >= r.MaxAttempts:
+			t.endClaim(claim, r)
+		case !t.isLate(r.Plan): // one that is, is left to sweepPlans
+			choice.Candidates = append(choice.Candidates, candidate(r.Plan, t.leaseEnd(r.ID)))
 		}
 	}
-	for _, r := range t.waiting(claim) {
-		if len(claimed) == claim.Limit {
-			break
+	for _, r := range t.queue.all() {
+		if asks(claim, r.Plan) && t.leaseLeft(r.ID) <= 0 && rules.IsDue(r.Plan, t.now()) {
+			choice.Candidates = append(choice.Candidates, candidate(r.Plan, rules.WaitsSince(r.Plan)))
 		}
-		if t.hasRoom(r.Plan) {
-			claimed = append(claimed, t.startClaim(claim, r.ID))
+	}
+	choice.Turns, choice.Rooms = t.turnsOf(claim, choice.Candidates), t.rooms()
+	order, most := choice.Pick()
+	claimed := make([]repo.ClaimedPlan, 0, most)
+	for _, one := range order[:most] {
+		if one.Expired {
+			t.endClaim(claim, t.plans.get(one.Plan))
 		}
+		claimed = append(claimed, t.startClaim(claim, one.Plan))
 	}
 	return claimed
 }
 
-// mayGoOn reports whether a claim that has expired may be taken over. One that may not is left to sweepPlans.
-func (t *tables) mayGoOn(p repo.Plan) bool {
-	late := !p.Deadline.IsZero() && !p.Deadline.After(t.now())
-	return !late && t.room(p) >= 0 // it is counted itself
+func asks(claim repo.Claim, p repo.Plan) bool {
+	return rules.SelectsClaim(claim, p.Namespace, p.Phase, p.Action.String())
 }
+
+// candidate returns a plan as one that a claim may take.
+func candidate(p repo.Plan, since time.Time) rules.Candidate {
+	return rules.Candidate{
+		Plan: p.ID, Phase: p.Phase, Namespace: p.Namespace, Action: p.Action.String(), Priority: p.Priority, Since: since,
+		Expired: p.State == repo.PlanProcessing, Bytes: rules.PlanBytes(p),
+	}
+}
+
+// endClaim ends a claim that has expired.
+func (t *tables) endClaim(claim repo.Claim, r *planRow) {
+	moved, reason := rules.Expired(r.Plan)
+	t.movePlan(r, moved, repo.TransitionExpire, repo.Cause{Actor: claim.Owner, Reason: reason})
+}
+
+func (t *tables) isLate(p repo.Plan) bool { return !p.Deadline.IsZero() && !p.Deadline.After(t.now()) }
 
 func (t *tables) startClaim(claim repo.Claim, id repo.ID) repo.ClaimedPlan {
 	r := t.plans.get(id)
@@ -149,29 +163,27 @@ func (t *tables) startClaim(claim repo.Claim, id repo.ID) repo.ClaimedPlan {
 	return repo.ClaimedPlan{Plan: planOf(t.plans.get(id)), Lease: lease}
 }
 
-// expired returns the claims that a claim asks for and that have expired: first those whose
-// leases were released, then the others in the order in which they ended.
+// expired returns the claims that a claim asks for and that have expired.
 func (t *tables) expired(claim repo.Claim) []*claimRow {
-	found := t.claims.where(func(c *claimRow) bool {
-		return t.leaseLeft(c.plan) <= 0 && rules.SelectsClaim(claim, t.plans.get(c.plan).Plan)
+	return t.claims.where(func(c *claimRow) bool {
+		return t.leaseLeft(c.plan) <= 0 && asks(claim, t.plans.get(c.plan).Plan)
 	})
-	end := func(c *claimRow) (at time.Time) {
-		if lease := t.leases.get(repo.PlanLease(c.plan)); lease != nil {
-			at = lease.ExpiresAt
-		}
-		return at
+}
+
+// leaseEnd is when the lease of a plan ends, or has ended. The zero time: it was released.
+func (t *tables) leaseEnd(plan repo.ID) time.Time {
+	if lease := t.leases.get(repo.PlanLease(plan)); lease != nil {
+		return lease.ExpiresAt
 	}
-	slices.SortFunc(found, func(a, b *claimRow) int { return cmp.Or(end(a).Compare(end(b)), a.plan.Compare(b.plan)) })
-	return found
+	return time.Time{}
 }
 
 // leaseLeft is how long the lease of a plan lasts, whoever has it.
 func (t *tables) leaseLeft(plan repo.ID) time.Duration {
-	lease := t.leases.get(repo.PlanLease(plan))
-	if lease == nil {
-		return 0
+	if end := t.leaseEnd(plan); !end.IsZero() {
+		return end.Sub(t.now())
 	}
-	return lease.ExpiresAt.Sub(t.now())
+	return 0
 }
 
 // nextDue is when a claim, or a lease that kept a plan from being claimed, may have expired.
@@ -179,9 +191,10 @@ func (t *tables) nextDue(claim repo.Claim) time.Time {
 	due := repo.MaxLeaseTTL
 	now := t.now()
 	nextSweep := t.sweptPlans.Add(limits.ExpiredGrace).Sub(now)
+	rooms := t.rooms()
 	for _, c := range t.claims.all() {
 		p := t.plans.get(c.plan).Plan
-		if rules.SelectsClaim(claim, p) && t.mayGoOn(p) {
+		if asks(claim, p) && !t.isLate(p) && rooms.Allow(candidate(p, now)) {
 			due = min(due, t.leaseLeft(c.plan))
 		} else { // once a sweep has ended it, a limit may allow another one
 			due = min(due, max(t.leaseLeft(c.plan)+limits.ExpiredGrace, nextSweep))
@@ -197,42 +210,9 @@ func (t *tables) nextDue(claim repo.Claim) time.Time {
 		// One whose lease somebody holds waits for its end. What became due since the claim looked is due at once, but for
 		// what a limit keeps.
 		left := max(t.leaseLeft(id), rules.WaitsSince(r.Plan).Sub(t.now()))
-		if rules.SelectsClaim(claim, r.Plan) && (left > 0 || t.hasRoom(r.Plan)) {
+		if asks(claim, r.Plan) && (left > 0 || rooms.Allow(candidate(r.Plan, now))) {
 			due = min(due, left)
 		}
 	}
 	return t.now().Add(due)
-}
-
-func shuffled(names []string) []string {
-	names = slices.Clone(names)
-	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	return names
-}
-
-// waiting returns the queued plans that a claim asks for, in the order in which they are
-// claimed: the namespaces take turns, in a random order.
-func (t *tables) waiting(claim repo.Claim) []*planRow {
-	lists := map[string][]*planRow{}
-	for _, r := range t.queue.all() {
-		if rules.SelectsClaim(claim, r.Plan) && t.leaseLeft(r.ID) <= 0 && rules.IsDue(r.Plan, t.now()) {
-			lists[r.Namespace] = append(lists[r.Namespace], r)
-		}
-	}
-	for _, list := range lists {
-		slices.SortFunc(list, func(a, b *planRow) int { return rules.CompareWaiting(a.Plan, b.Plan) })
-	}
-	var order []*planRow
-	turns := t.turnsOf(claim, lists)
-	for turn := 0; len(lists) > 0; turn++ {
-		for _, namespace := range turns {
-			switch list := lists[namespace]; {
-			case turn < len(list):
-				order = append(order, list[turn])
-			default:
-				delete(lists, namespace)
-			}
-		}
-	}
-	return order
 }

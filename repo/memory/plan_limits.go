@@ -3,10 +3,10 @@ package memory
 import (
 	"cmp"
 	"context"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
-	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -60,30 +60,32 @@ func (t *tables) claimedOf(namespace, action string) int {
 	}))
 }
 
-// room returns how many more plans like p the limits allow to be claimed. It is negative if one was lowered.
-func (t *tables) room(p repo.Plan) int {
-	room := limits.MaxAtOnce
-	for _, action := range []string{"", p.Action.String()} {
-		if atOnce := t.limits.get(repo.PlanLimit{Namespace: p.Namespace, Action: action}); atOnce != nil {
-			room = min(room, *atOnce-t.claimedOf(p.Namespace, action))
-		}
+// rooms returns how many more plans each limit allows to be claimed.
+func (t *tables) rooms() rules.Rooms {
+	rooms := rules.Rooms{}
+	for key, atOnce := range t.limits.all() {
+		rooms[key] = *atOnce
 	}
-	return room
+	for _, c := range t.claims.all() {
+		p := t.plans.get(c.plan)
+		rooms.Take(rules.Candidate{Namespace: p.Namespace, Action: p.Action.String()})
+	}
+	return rooms
 }
-
-func (t *tables) hasRoom(p repo.Plan) bool { return t.room(p) > 0 }
 
 // turnsOf returns the namespaces in the order in which they are served: by lot, or if any will do,
 // from the one on that has waited longest.
-func (t *tables) turnsOf(claim repo.Claim, lists map[string][]*planRow) []string {
+func (t *tables) turnsOf(claim repo.Claim, candidates []rules.Candidate) (namespaces []string) {
 	if !claim.AllNamespaces {
-		return shuffled(claim.Namespaces)
+		namespaces = slices.Clone(claim.Namespaces)
+		rand.Shuffle(len(namespaces), func(i, j int) { namespaces[i], namespaces[j] = namespaces[j], namespaces[i] })
+		return namespaces
 	}
-	var namespaces []string
-	for namespace := range lists {
-		namespaces = append(namespaces, namespace)
+	for _, one := range candidates {
+		namespaces = append(namespaces, one.Namespace)
 	}
 	slices.Sort(namespaces)
+	namespaces = slices.Compact(namespaces)
 	slices.SortStableFunc(namespaces, func(a, b string) int { return cmp.Compare(t.served[a], t.served[b]) })
 	return namespaces
 }

@@ -3,11 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"slices"
 
-	"github.com/seed-df90f812/agentstore/db"
-	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -31,59 +27,13 @@ func (p *plans) claim(ctx context.Context, claim repo.Claim) ([]repo.ClaimedPlan
 	}
 	claimed := make([]repo.ClaimedPlan, len(rows))
 	for i, row := range rows {
-		plan, err := planOf(claimedDetail(row))
+		plan, err := planOf(row.plan)
 		if err != nil {
 			return nil, p.exec.unread(err)
 		}
-		claimed[i] = repo.ClaimedPlan{Plan: plan, Lease: leaseOf(repo.PlanLease(plan.ID), db.LeaseGetRow{
-			Owner: claim.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt,
-		})}
+		claimed[i] = repo.ClaimedPlan{Plan: plan, Lease: row.lease}
 	}
 	return claimed, nil
-}
-
-// lanes are what a claim asks for: combinations of a namespace, a phase, a priority, and an
-// action or "" for any.
-type lanes struct {
-	places                      []int32
-	priorities                  []int16
-	namespaces, phases, actions []string
-}
-
-// lanesOf gives the namespaces their places by lot, so that each has the same chance to be
-// the first.
-func lanesOf(claim repo.Claim) (l lanes) {
-	actions := claim.Actions
-	if len(actions) == 0 {
-		actions = []string{""}
-	}
-	namespaces := slices.Clone(claim.Namespaces)
-	rand.Shuffle(len(namespaces), func(i, j int) { namespaces[i], namespaces[j] = namespaces[j], namespaces[i] })
-	for place, namespace := range namespaces {
-		for _, phase := range claim.Phases {
-			for _, action := range actions {
-				for priority := range int16(limits.MaxPriority + 1) {
-					l.places = append(l.places, int32(place))
-					l.namespaces = append(l.namespaces, namespace)
-					l.phases = append(l.phases, string(phase))
-					l.priorities = append(l.priorities, priority)
-					l.actions = append(l.actions, action)
-				}
-			}
-		}
-	}
-	return l
-}
-
-// claimedDetail returns the plan with the columns that the claim has changed. The view's
-// row has them as they were when the statement began.
-func claimedDetail(row db.PlanClaimRow) db.Plan {
-	plan := row.Plan
-	plan.State, plan.Version, plan.Attempt, plan.UpdatedAt = string(repo.PlanProcessing), row.Version, row.Attempt, row.UpdatedAt
-	plan.Phase, plan.ReversionCount = row.Phase, row.ReversionCount
-	plan.LastCompletedStep, plan.LastCheckpointID = row.LastCompletedStep, row.LastCheckpointID
-	plan.NotBefore, plan.ErrorMessage, plan.ErrorDetails, plan.CancelledAt, plan.CancelReason = nil, nil, nil, nil, nil
-	return plan
 }
 
 // claimOrWait holds no connection while it waits. If the database goes away meanwhile, it

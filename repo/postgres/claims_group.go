@@ -18,7 +18,7 @@ type claiming struct {
 	claim repo.Claim
 	// alike is what it asks for. Those that ask for the same share a statement.
 	alike string
-	rows  []db.PlanClaimRow
+	rows  []claimedRow
 }
 
 // Size implements commit.Item.
@@ -51,7 +51,7 @@ func newClaimer(p *pooled) *claimer {
 func (c *claimer) close() { c.Close() }
 
 // claim makes a claim together with others, and waits for the answer.
-func (p *pooled) claim(ctx context.Context, claim repo.Claim) ([]db.PlanClaimRow, error) {
+func (p *pooled) claim(ctx context.Context, claim repo.Claim) ([]claimedRow, error) {
 	alike, err := json.Marshal([]any{claim.Namespaces, claim.AllNamespaces, claim.Phases, claim.Actions, claim.TTL})
 	if err != nil {
 		return nil, err
@@ -66,19 +66,19 @@ func (p *pooled) claim(ctx context.Context, claim repo.Claim) ([]db.PlanClaimRow
 }
 
 // claim has nothing to do with claims elsewhere.
-func (b bound) claim(ctx context.Context, claim repo.Claim) ([]db.PlanClaimRow, error) {
+func (b bound) claim(ctx context.Context, claim repo.Claim) ([]claimedRow, error) {
 	owners := make([]string, claim.Limit)
 	for i := range owners {
 		owners[i] = claim.Owner
 	}
-	return ask(ctx, b.write, func(q db.DBTX) ([]db.PlanClaimRow, error) {
+	return ask(ctx, b.write, func(q db.DBTX) ([]claimedRow, error) {
 		return claimPlans(ctx, q, claim, owners, &queueHeads{}, "")
 	})
 }
 
 // claims is an executor that makes claims.
 type claims interface {
-	claim(ctx context.Context, claim repo.Claim) ([]db.PlanClaimRow, error)
+	claim(ctx context.Context, claim repo.Claim) ([]claimedRow, error)
 }
 
 var (
@@ -106,7 +106,7 @@ func (c *claimer) claimAll(g *commit.Group[string, *claiming]) {
 			rows, err := claimPlans(ctx, q, tasks[0].Item.claim, owners, &c.heads, tasks[0].Key)
 			return func() {
 				for _, row := range rows {
-					one := whose[row.Place-1]
+					one := whose[row.place]
 					one.rows = append(one.rows, row)
 				}
 				for _, t := range tasks {

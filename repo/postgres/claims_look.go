@@ -1,308 +1,347 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
-	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 )
 
-// What stands first may not be for the claim: its lease is held, or its row is locked, for as long
-// as somebody likes. So a claim looks at the first plans of each lane, and, if that were too few,
-// goes on behind them, look after look, each in a transaction of its own. A lane that has no more is
-// closed. A claim makes a bounded number of looks of a bounded size: the next one of the same kind
-// goes on where it has ended.
+// A claim looks at the first plans of each lane, without locks; chooses (rules.Choice); locks what it has chosen, with others in place
+// of what somebody has locked; and writes that. If the first plans were too few, it goes on behind them, look after look, in the
+// same transaction.
 const (
-	// claimDepth and minClaimDepth are how many plans the first look reads in all lanes together, and
-	// in each, more than it asks for, since other claims under way may have the first ones. So it does
-	// with claims that may have expired. Of those it locks a few more than it asks for, dueDepth, since
-	// the leases of some may have been renewed.
+	// claimDepth and minClaimDepth are how many plans the first look reads in all lanes together, and in each, more than it asks for,
+	// since other claims under way may have the first ones. So it does with claims that may have expired.
 	claimDepth    = 256
 	minClaimDepth = 16
-	dueDepth      = 8
-	// farDepth is how many plans a further look reads, of either, in those that are open together.
-	// The statement has bounds for one of them.
+	// farDepth is how many a further look reads in all that are left, and maxClaimLooks how many there are. The statements have bounds
+	// for these.
 	farDepth      = 2000
-	maxClaimLooks = 16
+	maxClaimLooks = 64
+	// A claim of all namespaces looks at a few lanes at once, and at others if these were not enough.
+	laneRows   = 16
+	laneRounds = 16
+	// lockPause is the pause before a claim tries again for which somebody else had the lock of a limit, and lockTries how often it
+	// does.
+	lockPause = 2 * time.Millisecond
+	lockTries = 8
 )
 
-// lane is a combination of a namespace, a phase, a priority, and an action or "" for any. One without
-// a phase has the claims of the namespace that may have expired.
-type lane struct {
-	namespace, phase, action string
-	priority                 int16
-}
+// choosing is a claim that is made, in a transaction of its own, on the connection own, or in its caller's.
+type choosing struct {
+	rules.Choice
 
-// spot is a spot in a lane: behind a plan that has waited since a time.
-type spot struct {
-	since time.Time
-	after pgtype.UUID
-}
-
-// closed is behind all plans.
-var closed = spot{since: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), after: pgtype.UUID{Valid: true}}
-
-// looking is how far a claim has looked.
-type looking struct {
 	claim repo.Claim
-	// queued and due are its lanes, the namespaces in an order that was drawn by lot.
-	queued, due         []lane
-	inQueue, inDue      []int32 // the turns of their namespaces
-	places              map[lane]spot
-	depth, window, most int // plans in a queued lane, claims in another, claims that are taken
-	// skipped: somebody else had the lock of a limit. limited: there are limits. byAction: there are some of actions.
-	skipped, limited, byAction bool
-	// further: of plans that a limit counts, only those count that can be taken.
-	further bool
-	// anyAction: if there are, the lanes for any action do not do.
-	anyAction bool
-	// from is since when plans are looked at, and looked is told of the first one.
-	from   time.Time
-	looked func(first time.Time)
+	q     db.DBTX
+	own   *pgx.Conn
+	begun bool
+
+	// known are the namespaces whose limits were read. skipped: somebody else had the lock of one. byAction: some are of actions.
+	known             map[string]bool
+	skipped, byAction bool
+	seen              map[repo.ID]bool
+	// last are the candidates whose claims have expired in their last attempt, held the claims that go on, and locked what was locked.
+	last   []rules.Candidate
+	held   db.PlanClaimLaterParams
+	locked map[repo.ID]db.PlanClaimLockRow
+	ended  []rules.Candidate
+	// first is since when the first plan has waited that was seen, and now the server's time.
+	first, now time.Time
 }
 
-func newLooking(claim repo.Claim, lanes lanes, since time.Time, owners int) *looking {
-	l := &looking{claim: claim, places: map[lane]spot{}, from: since, looked: func(time.Time) {}}
-	seen := map[string]bool{}
-	for i, namespace := range lanes.namespaces {
-		one := lane{namespace, lanes.phases[i], lanes.actions[i], lanes.priorities[i]}
-		l.queued, l.inQueue = append(l.queued, one), append(l.inQueue, lanes.places[i])
-		l.places[one] = spot{since, pgtype.UUID{Valid: true}}
-		if !seen[namespace] {
-			seen[namespace] = true
-			l.due, l.inDue = append(l.due, lane{namespace: namespace}), append(l.inDue, lanes.places[i])
-			l.places[lane{namespace: namespace}] = spot{}
+// claimPlans claims one plan for each owner, as far as there are any.
+func claimPlans(ctx context.Context, q db.DBTX, claim repo.Claim, owners []string, heads *queueHeads, key string) ([]claimedRow, error) {
+	for try := 0; ; try++ {
+		c := &choosing{
+			Choice: rules.Choice{Rooms: rules.Rooms{}, Most: len(owners)}, claim: claim, q: q,
+			known: map[string]bool{}, seen: map[repo.ID]bool{}, locked: map[repo.ID]db.PlanClaimLockRow{},
+		}
+		if alone, is := q.(conn.Alone); is {
+			c.q, c.own = alone.Conn, alone.Conn
+		}
+		rows, err := c.make(ctx, owners, heads, key)
+		if err != nil || len(rows) > 0 || !c.skipped || try == lockTries {
+			return rows, err
+		}
+		select {
+		case <-ctx.Done():
+			return rows, nil // the caller looks at ctx
+		case <-time.After(rand.N(2 * lockPause)):
 		}
 	}
-	l.depth = owners + max(minClaimDepth, claimDepth/max(len(l.queued), 1))
-	l.window = owners + max(minClaimDepth, claimDepth/len(l.due))
-	l.most = owners + dueDepth
-	return l
 }
 
-// far has the next looks read more.
-func (l *looking) far(owners int) {
-	open := func(lanes []lane) (n int) {
-		for _, lane := range lanes {
-			if l.places[lane] != closed {
-				n++
-			}
-		}
-		return max(n, 1)
+func (c *choosing) make(ctx context.Context, owners []string, heads *queueHeads, key string) (rows []claimedRow, err error) {
+	if c.own != nil {
+		defer conn.RollbackOpen(ctx, c.own)
 	}
-	l.depth = max(minClaimDepth, farDepth/open(l.queued))
-	l.window = max(minClaimDepth, farDepth/open(l.due))
-	l.most = owners + dueDepth
-}
-
-// hasMore reports whether a lane is open.
-func (l *looking) hasMore() bool {
-	for _, at := range l.places {
-		if at != closed {
-			return true
+	if c.claim.AllNamespaces {
+		err = c.anywhere(ctx, heads, key)
+	} else {
+		namespaces := drawn(c.claim)
+		from, looked := heads.from(key)
+		err = c.in(ctx, namespaces, lanesIn(c.claim, namespaces), from)
+		if len(c.Taken) > 0 {
+			looked(c.first)
 		}
 	}
-	return false
-}
-
-func (l *looking) at(lanes []lane) (sinces []time.Time, afters []pgtype.UUID) {
-	for _, lane := range lanes {
-		sinces, afters = append(sinces, l.places[lane].since), append(afters, l.places[lane].after)
-	}
-	return sinces, afters
-}
-
-// params are those of a claim of one plan for each owner.
-func (l *looking) params(owners []string) (p db.PlanClaimParams) {
-	for _, lane := range l.queued {
-		p.Namespaces, p.Phases, p.Actions = append(p.Namespaces, lane.namespace), append(p.Phases, lane.phase), append(p.Actions, lane.action)
-		p.Priorities = append(p.Priorities, lane.priority)
-	}
-	for _, lane := range l.due {
-		p.DueNamespaces = append(p.DueNamespaces, lane.namespace)
-	}
-	p.Places, p.DuePlaces = l.inQueue, l.inDue
-	p.Sinces, p.Afters = l.at(l.queued)
-	p.DueSinces, _ = l.at(l.due)
-	p.Depth, p.DueWindow, p.DueDepth = int32(l.depth), int32(l.window), int32(l.most)
-	p.Owners, p.LeaseNamespace = owners, leaseNamespace
-	p.TtlSeconds, p.Further = l.claim.TTL.Seconds(), l.further
-	return p
-}
-
-// addWindows adds statements that find where a look ends. They come before the claim: what others
-// take in between is not passed over.
-func (l *looking) addWindows(ctx context.Context, p *conn.Pipeline, ends map[lane]spot) {
-	l.addDueWindows(ctx, p, ends)
-	own := l.params(nil)
-	p.Add(func(q db.DBTX) error {
-		rows, err := queries.PlanQueueWindows(ctx, q, queueWindows(own, own.Depth-1))
-		for _, row := range rows {
-			ends[l.queued[row.Place-1]] = spot{row.Since, row.PlanID}
-		}
-		return err
-	})
-}
-
-// queueWindows asks for the plan of each lane that has so many before it.
-func queueWindows(own db.PlanClaimParams, before int32) db.PlanQueueWindowsParams {
-	return db.PlanQueueWindowsParams{
-		Namespaces: own.Namespaces, Phases: own.Phases, Priorities: own.Priorities, Actions: own.Actions,
-		Sinces: own.Sinces, Afters: own.Afters, Before: before,
-	}
-}
-
-// addDueWindows does so for the claims that may have expired.
-func (l *looking) addDueWindows(ctx context.Context, p *conn.Pipeline, ends map[lane]spot) {
-	own := l.params(nil)
-	p.Add(func(q db.DBTX) error {
-		rows, err := queries.PlanDueWindows(ctx, q, db.PlanDueWindowsParams{
-			Namespaces: own.DueNamespaces, Sinces: own.DueSinces, Before: own.DueWindow - 1,
-		})
-		for _, row := range rows {
-			ends[l.due[row.Place-1]] = spot{since: row.CheckAt}
-		}
-		return err
-	})
-}
-
-// look claims plans, after what windows adds, if it is not nil.
-func (l *looking) look(
-	ctx context.Context, q db.DBTX, owners []string, ends map[lane]spot, windows func(context.Context, *conn.Pipeline, map[lane]spot),
-) (rows []db.PlanClaimRow, err error) {
-	p := &conn.Pipeline{}
-	alone, isAlone := q.(conn.Alone)
-	if isAlone { // it leaves the settings of a caller's transaction as they are
-		p.Add(func(q db.DBTX) error { return queries.PlanByIndex(ctx, q) })
-	}
-	if windows != nil {
-		windows(ctx, p, ends)
-	}
-	p.Add(func(q db.DBTX) error {
-		lock, err := queries.PlanLimitLock(ctx, q, l.params(nil).DueNamespaces)
-		l.skipped, l.limited, l.byAction = l.skipped || lock.Skipped, l.limited || lock.IsLimited, l.byAction || lock.ByAction
-		return err
-	})
-	if alone.Says {
-		return claimPlain(ctx, alone, p.Steps, l.params(owners))
-	}
-	p.Add(func(q db.DBTX) (err error) {
-		rows, err = queries.PlanClaim(ctx, q, l.params(owners))
-		return err
-	})
-	err = p.Send(ctx, q)
-	return rows, err
-}
-
-// claimIn claims one plan for each owner, as far as there are any in the lanes. The rows have the
-// owners' places.
-func (l *looking) claimIn(ctx context.Context, q db.DBTX, owners []string, heads *queueHeads, key string) ([]db.PlanClaimRow, error) {
-	from, looked := l.from, l.looked
-	ends := map[lane]spot{}
-	var windows func(context.Context, *conn.Pipeline, map[lane]spot)
-	resumed := false
-	if from.IsZero() {
-		// It looks at all. So it looks for claims that have expired behind those that cannot be
-		// taken, too: as long as plans are queued, a claim would never miss them.
-		windows = l.addDueWindows
-		l.window = max(l.window, farDepth/len(l.due))
-		resumed = l.resume(l.due, heads, key)
-	}
-	rows, err := l.look(ctx, q, owners, ends, windows)
 	if err != nil {
 		return nil, err
 	}
-	if len(rows) > 0 {
-		looked(rows[0].FirstSince)
+	return c.write(ctx, owners)
+}
+
+// send sends statements, at first with those that begin the transaction. They leave a caller's as it is.
+func (c *choosing) send(ctx context.Context, p *conn.Pipeline) error {
+	if c.own == nil {
+		return p.Send(ctx, c.q)
 	}
-	if windows != nil {
-		l.advance(l.due, ends)
-		heads.leave(key, l.due, l.places)
+	if !c.begun {
+		begin := &conn.Pipeline{}
+		begin.Exec(ctx, "begin isolation level read committed")
+		begin.Add(func(q db.DBTX) error { return queries.PlanByIndex(ctx, q) })
+		p.Steps, c.begun = append(begin.Steps, p.Steps...), true
 	}
-	if len(rows) == len(owners) || l.byAction && l.anyAction {
-		return rows, nil
+	if err := p.Send(ctx, c.q); err != nil {
+		return &conn.Answer{Err: conn.Translate(ctx, err, conn.Reading)}
 	}
-	clear(ends)
-	p := &conn.Pipeline{}
-	l.addWindows(ctx, p, ends)
-	b := &bounds{}
-	if l.limited {
-		b.add(ctx, p, l)
-	}
-	if err := p.Send(ctx, q); err != nil {
-		return claimedSoFar(q, rows, err)
-	}
-	all := slices.Concat(l.queued, l.due)
-	for i, one := range all {
-		advanced := i >= len(l.queued) && windows != nil // behind what the first look has read
-		if _, hasMore := ends[one]; b.full(one) || !hasMore && !advanced && !b.hidden(one) {
-			l.places[one] = closed
+	return nil
+}
+
+// anywhere goes on where the last claim like it has ended, so that the namespaces take turns.
+func (c *choosing) anywhere(ctx context.Context, heads *queueHeads, key string) error {
+	after, first := heads.turn(key), ""
+	for round := range laneRounds {
+		var namespaces, others []string
+		var lanes []lane
+		p := &conn.Pipeline{}
+		p.Add(func(q db.DBTX) (err error) {
+			namespaces, others, lanes, err = lanesAnywhere(ctx, q, c.claim, after, c.Most-len(c.Taken)+laneRows)
+			return err
+		})
+		if err := c.send(ctx, p); err != nil || len(namespaces)+len(others) == 0 {
+			return err
+		}
+		if round > 0 && (len(namespaces) == 0 || namespaces[0] == first) {
+			return nil // once around
+		}
+		taken := len(c.Taken)
+		if err := c.in(ctx, slices.Concat(namespaces, others), lanes, time.Time{}); err != nil || len(namespaces) == 0 {
+			return err
+		}
+		if round == 0 {
+			first = namespaces[0]
+		}
+		if after = namespaces[len(namespaces)-1]; len(c.Taken) > taken {
+			after = c.Taken[len(c.Taken)-1].Namespace
+		}
+		if heads.setTurn(key, after); c.IsFull() {
+			return nil
 		}
 	}
-	l.further = true
-	begin := maps.Clone(l.places)
-	if windows != nil {
-		for _, one := range l.due {
-			begin[one] = spot{}
-		}
+	return nil
+}
+
+// open is how far a lane, or the claims of a namespace that may have expired, were looked at: behind a plan that has waited since a time.
+type open struct {
+	lane
+	since time.Time
+	after [16]byte
+	rows  int // in the last look
+}
+
+// in takes plans of namespaces: of lanes from a time on, and those whose claims have expired.
+func (c *choosing) in(ctx context.Context, namespaces []string, lanes []lane, from time.Time) error {
+	c.Turns = namespaces
+	queued, due := opened(lanes, from), make([]*open, len(namespaces))
+	for i, namespace := range namespaces {
+		due[i] = &open{lane: lane{namespace: namespace}}
 	}
-	resumed = l.resume(all, heads, key) || resumed
-	for range maxClaimLooks {
-		if !l.hasMore() {
-			if !resumed {
-				break
+	depth := c.Most + max(minClaimDepth, claimDepth/max(len(queued), 1))
+	window := c.Most + max(minClaimDepth, claimDepth/len(due))
+	if from.IsZero() {
+		// It looks at all. So it looks for claims that have expired behind those that cannot be taken, too: as long as plans are queued, a
+		// claim would never miss them.
+		window = max(window, farDepth/len(due))
+	}
+	for look := range maxClaimLooks {
+		if err := c.look(ctx, queued, depth, due, window); err != nil {
+			return err
+		}
+		if err := c.take(ctx); err != nil || c.IsFull() {
+			return err
+		}
+		if look == 0 && c.byAction && len(c.claim.Actions) == 0 {
+			// Plans of an action that is at its limit may hide those of others.
+			each, err := c.eachAction(ctx, lanes)
+			if err != nil {
+				return err
 			}
-			l.places, resumed = begin, false // what is free may be before the place where it went on
+			queued, depth = opened(each, time.Time{}), 0
 		}
-		l.far(len(owners) - len(rows))
-		ends := map[lane]spot{}
-		rows, err = claimMore(owners, rows, func(owners []string) ([]db.PlanClaimRow, error) { return l.look(ctx, q, owners, ends, l.addWindows) })
-		if err != nil {
-			return claimedSoFar(q, rows, err)
+		queued = slices.DeleteFunc(queued, func(o *open) bool { return o.rows < depth || c.atLimit(o.lane) })
+		due = slices.DeleteFunc(due, func(o *open) bool { return o.rows < window })
+		if len(queued)+len(due) == 0 {
+			return nil
 		}
-		if len(rows) == len(owners) {
-			break // there may be more where these were
-		}
-		l.advance(all, ends)
+		depth, window = max(minClaimDepth, farDepth/max(len(queued), 1)), max(minClaimDepth, farDepth/max(len(due), 1))
 	}
-	heads.leave(key, all, l.places)
-	return rows, nil
+	return nil
 }
 
-// resume goes on where the last claim has left lanes that are open. It reports whether that is not where they begin.
-func (l *looking) resume(lanes []lane, heads *queueHeads, key string) (resumed bool) {
-	for _, one := range lanes {
-		if at, known := heads.left(key, one); known && l.places[one] != closed {
-			l.places[one], resumed = at, true
-		}
+func opened(lanes []lane, from time.Time) (queued []*open) {
+	for _, l := range lanes {
+		queued = append(queued, &open{lane: l, since: from})
 	}
-	return resumed
+	return queued
 }
 
-// advance goes on to where a look has ended. A lane where it has not has no more.
-func (l *looking) advance(lanes []lane, ends map[lane]spot) {
-	for _, one := range lanes {
-		end, hasMore := ends[one]
-		if !hasMore {
-			end = closed
+// eachAction returns lanes for each action in place of those for any.
+func (c *choosing) eachAction(ctx context.Context, any []lane) (lanes []lane, err error) {
+	p := &conn.Pipeline{}
+	p.Add(func(q db.DBTX) (err error) {
+		lanes, err = actionLanes(ctx, q, any)
+		return err
+	})
+	err = c.send(ctx, p)
+	return lanes, err
+}
+
+// atLimit reports whether a limit allows nothing of a lane.
+func (c *choosing) atLimit(l lane) bool {
+	return !c.Rooms.Allow(rules.Candidate{Namespace: l.namespace, Action: l.action})
+}
+
+// look reads the next plans of lanes, and claims that may have expired, each up to so many.
+func (c *choosing) look(ctx context.Context, queued []*open, depth int, due []*open, window int) error {
+	p := &conn.Pipeline{}
+	if unknown := slices.DeleteFunc(slices.Clone(c.Turns), func(name string) bool { return c.known[name] }); len(unknown) > 0 {
+		c.limited(ctx, p, unknown)
+		for _, namespace := range unknown {
+			c.known[namespace] = true
 		}
-		if l.places[one] != closed {
-			l.places[one] = end
+	}
+	if len(due) > 0 {
+		params := db.PlanClaimDueParams{LeaseNamespace: leaseNamespace, Depth: int32(window)}
+		of := map[string]*open{}
+		for _, o := range due {
+			of[o.namespace], o.rows = o, 0
+			params.Namespaces, params.Sinces = append(params.Namespaces, o.namespace), append(params.Sinces, o.since)
 		}
+		p.Add(func(q db.DBTX) error {
+			rows, err := queries.PlanClaimDue(ctx, q, params)
+			for _, row := range rows {
+				of[row.Namespace].read(row.CheckAt, [16]byte{})
+				c.expired(row)
+			}
+			return err
+		})
+	}
+	if len(queued) > 0 {
+		params := db.PlanClaimQueueParams{Depth: int32(depth)}
+		for _, o := range queued {
+			params.Namespaces, params.Phases, params.Actions = append(params.Namespaces, o.namespace), append(params.Phases, o.phase), append(params.Actions, o.action)
+			params.Priorities = append(params.Priorities, o.priority)
+			params.Sinces, params.Afters = append(params.Sinces, o.since), append(params.Afters, pgtype.UUID{Bytes: o.after, Valid: true})
+			o.rows = 0
+		}
+		p.Add(func(q db.DBTX) error {
+			rows, err := queries.PlanClaimQueue(ctx, q, params)
+			for _, row := range rows {
+				o := queued[row.Place-1]
+				o.read(row.Since, row.PlanID.Bytes)
+				if c.first.IsZero() || row.Since.Before(c.first) {
+					c.first = row.Since
+				}
+				c.add(rules.Candidate{
+					Plan: row.PlanID.Bytes, Phase: repo.Phase(o.phase), Namespace: o.namespace, Action: row.ActionName, Priority: int(o.priority),
+					Since: row.Since, Bytes: int(row.Bytes),
+				})
+			}
+			return err
+		})
+	}
+	return c.send(ctx, p)
+}
+
+// read notes a row of a look.
+func (o *open) read(since time.Time, id [16]byte) {
+	o.rows++
+	if since.After(o.since) || since.Equal(o.since) && bytes.Compare(id[:], o.after[:]) > 0 {
+		o.since, o.after = since, id
 	}
 }
 
-// claimedSoFar is the answer if a further look has failed. What earlier ones have claimed is
-// committed, unless they are in a transaction of the caller's.
-func claimedSoFar(q db.DBTX, rows []db.PlanClaimRow, err error) ([]db.PlanClaimRow, error) {
-	if _, alone := q.(conn.Alone); alone && len(rows) > 0 {
-		return rows, nil
+// add adds a candidate, unless an earlier look has found it.
+func (c *choosing) add(one rules.Candidate) {
+	if !c.seen[one.Plan] {
+		c.seen[one.Plan], c.Candidates = true, append(c.Candidates, one)
 	}
-	return rows, err
+}
+
+// expired notes a claim that may have expired.
+func (c *choosing) expired(row db.PlanClaimDueRow) {
+	one := rules.Candidate{
+		Plan: row.PlanID.Bytes, Phase: repo.Phase(row.Phase), Namespace: row.Namespace, Action: row.ActionName, Since: row.CheckAt,
+		Expired: true, Bytes: int(row.Bytes),
+	}
+	switch {
+	case !rules.SelectsClaim(c.claim, one.Namespace, one.Phase, one.Action):
+	case row.HeldUntil.After(row.CheckAt):
+		c.held.Ids, c.held.HeldUntils = append(c.held.Ids, row.PlanID), append(c.held.HeldUntils, row.HeldUntil)
+	case !row.IsLast:
+		c.add(one)
+	case !c.seen[one.Plan]:
+		c.seen[one.Plan], c.last = true, append(c.last, one)
+	}
+}
+
+// take locks candidates, until there are enough, or none is left that may be taken.
+func (c *choosing) take(ctx context.Context) error {
+	for {
+		tries := c.Tries()
+		if len(tries)+len(c.last) == 0 {
+			return nil
+		}
+		ids := make([][]repo.ID, len(tries)+1)
+		p := &conn.Pipeline{}
+		for i, try := range append(tries, rules.Try{Of: c.last, Most: len(c.last)}) {
+			if len(try.Of) == 0 {
+				continue
+			}
+			params := db.PlanClaimLockParams{State: string(repo.PlanQueued), IsLast: i == len(tries), LeaseNamespace: leaseNamespace, Most: int32(try.Most)}
+			if try.Of[0].Expired {
+				params.State = string(repo.PlanProcessing)
+			}
+			for _, one := range try.Of {
+				params.Ids, params.Phases = append(params.Ids, toUUID(one.Plan)), append(params.Phases, string(one.Phase))
+			}
+			p.Add(func(q db.DBTX) error {
+				rows, err := queries.PlanClaimLock(ctx, q, params)
+				for _, row := range rows {
+					ids[i] = append(ids[i], row.ID.Bytes)
+					c.locked[row.ID.Bytes], c.now = row, row.Now
+				}
+				return err
+			})
+		}
+		if err := c.send(ctx, p); err != nil {
+			return err
+		}
+		for i, try := range tries {
+			c.Settle(try, ids[i])
+		}
+		c.ended = append(c.ended, slices.DeleteFunc(c.last, func(one rules.Candidate) bool { return !slices.Contains(ids[len(tries)], one.Plan) })...)
+		c.last = nil
+	}
 }

@@ -63,12 +63,11 @@ func (l *live) claimable(ctx context.Context, claims []repo.Claim) ([]bool, erro
 	var params db.PlanClaimableParams
 	var whose, anywhere []int // claims, by lane, and those of all namespaces
 	for i, claim := range claims {
-		lanes := lanesOf(claim)
-		params.Namespaces = append(params.Namespaces, lanes.namespaces...)
-		params.Phases = append(params.Phases, lanes.phases...)
-		params.Priorities = append(params.Priorities, lanes.priorities...)
-		params.Actions = append(params.Actions, lanes.actions...)
-		for range lanes.places {
+		lanes := lanesIn(claim, claim.Namespaces)
+		namespaces, phases, actions, priorities := laneColumns(lanes)
+		params.Namespaces, params.Phases = append(params.Namespaces, namespaces...), append(params.Phases, phases...)
+		params.Actions, params.Priorities = append(params.Actions, actions...), append(params.Priorities, priorities...)
+		for range lanes {
 			whose = append(whose, i)
 		}
 		if claim.AllNamespaces {
@@ -78,8 +77,8 @@ func (l *live) claimable(ctx context.Context, claims []repo.Claim) ([]bool, erro
 	some := make([]bool, len(claims))
 	err := l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
 		for _, i := range anywhere {
-			lanes, _, err := lanesAnywhere(ctx, q, claims[i], "", 1)
-			if some[i] = len(lanes.places) > 0; err != nil {
+			namespaces, others, _, err := lanesAnywhere(ctx, q, claims[i], "", 1)
+			if some[i] = len(namespaces)+len(others) > 0; err != nil {
 				return err
 			}
 		}

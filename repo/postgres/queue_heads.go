@@ -13,14 +13,8 @@ import (
 type queueHeads struct {
 	mu sync.Mutex
 	of map[string]queueHead
-	// ends are where the last claim has ended to look for what it could take, if it has not looked at
-	// all. The next one goes on there.
-	ends map[string]map[lane]spot
 	// turns are the namespaces that claims of all were served from last.
 	turns map[string]string
-	// ofActions are the claims whose namespaces have limits of actions, until when that is looked at
-	// again.
-	ofActions map[string]time.Time
 }
 
 type queueHead struct {
@@ -70,34 +64,6 @@ func (h *queueHeads) learn(key string, head queueHead) {
 	h.of[key] = head
 }
 
-// left returns where the last claim has left a lane.
-func (h *queueHeads) left(key string, of lane) (spot, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	at, known := h.ends[key][of]
-	return at, known
-}
-
-// leave notes where a claim has left lanes. What has no more is begun from its head again.
-func (h *queueHeads) leave(key string, lanes []lane, places map[lane]spot) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ends == nil || len(h.ends) >= maxHeads {
-		h.ends = map[string]map[lane]spot{}
-	}
-	if h.ends[key] == nil {
-		h.ends[key] = map[lane]spot{}
-	}
-	for _, of := range lanes {
-		if delete(h.ends[key], of); places[of] != closed {
-			h.ends[key][of] = places[of]
-		}
-	}
-	if len(h.ends[key]) == 0 {
-		delete(h.ends, key)
-	}
-}
-
 // turn returns the namespace that the last claim was served from.
 func (h *queueHeads) turn(key string) string {
 	h.mu.Lock()
@@ -112,20 +78,4 @@ func (h *queueHeads) setTurn(key, namespace string) {
 		h.turns = map[string]string{}
 	}
 	h.turns[key] = namespace
-}
-
-// byAction reports whether the namespaces have limits of actions, as far as is known.
-func (h *queueHeads) byAction(key string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return time.Now().Before(h.ofActions[key])
-}
-
-func (h *queueHeads) setByAction(key string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ofActions == nil || len(h.ofActions) >= maxHeads {
-		h.ofActions = map[string]time.Time{}
-	}
-	h.ofActions[key] = time.Now().Add(seldomLook)
 }

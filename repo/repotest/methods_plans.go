@@ -67,7 +67,7 @@ var planCalls = []call{
 	{name: "Plans.Transition/start", trips: 2, args: func(f *fixture) args {
 		return args{f.plan(), repo.TransitionStart, repo.Cause{}}
 	}},
-	{name: "Plans.Claim", args: func(f *fixture) args {
+	{name: "Plans.Claim", trips: 3, args: func(f *fixture) args {
 		f.newPlanForOwner()
 		return args{repo.Claim{
 			Owner: f.owner, Namespaces: []string{f.namespace}, Actions: []string{f.action()},

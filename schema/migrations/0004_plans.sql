@@ -309,7 +309,8 @@ CREATE TABLE session_plans (
 CREATE INDEX session_plans_plan_id_idx ON session_plans (plan_id);
 
 -- The queued plans, by priority and in the order of their waiting: of a namespace and a phase, and of an action in them. One that
--- is not due yet waits since a time to come, behind all others. Triggers write the table, so that no statement can forget it. Whoever changes a row has the lock of its plan. A row lives as long as the plan
+-- is not due yet waits since a time to come, behind all others. bytes are those of its texts and documents, which bound a claim's
+-- answer. Triggers write the table, so that no statement can forget it. Whoever changes a row has the lock of its plan. A row lives as long as the plan
 -- waits, so that most are dead: these settings bound how many a claim has to step over.
 CREATE TABLE plan_queue (
     plan_id     uuid        NOT NULL,
@@ -319,6 +320,7 @@ CREATE TABLE plan_queue (
     priority    smallint    NOT NULL DEFAULT 0,
     since       timestamptz NOT NULL,
     deadline    timestamptz,
+    bytes       integer     NOT NULL DEFAULT 0,
     CONSTRAINT plan_queue_pkey PRIMARY KEY (plan_id),
     CONSTRAINT plan_queue_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES plans (id) ON DELETE CASCADE
 ) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.05, vacuum_index_cleanup = on);
@@ -354,6 +356,7 @@ CREATE TABLE plan_claims (
     lease_namespace text        NOT NULL DEFAULT 'local',
     attempt         integer     NOT NULL,
     max_attempts    integer     NOT NULL,
+    bytes           integer     NOT NULL DEFAULT 0,
     check_at        timestamptz NOT NULL,
     CONSTRAINT plan_claims_pkey PRIMARY KEY (plan_id),
     CONSTRAINT plan_claims_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES plans (id) ON DELETE CASCADE,
@@ -401,9 +404,11 @@ BEGIN
         EXECUTE format('DELETE FROM %I.plan_claims WHERE plan_id = $1', TG_TABLE_SCHEMA) USING NEW.id;
     END IF;
     IF NEW.state = 'queued' THEN
-        EXECUTE format('INSERT INTO %I.plan_queue (plan_id, namespace, action_name, phase, priority, since, deadline) VALUES ($1, $2, $3, $4, $5, $6, $7)',
-            TG_TABLE_SCHEMA)
-        USING NEW.id, NEW.namespace, NEW.action_name, NEW.phase, NEW.priority, greatest(NEW.updated_at, NEW.not_before), NEW.deadline;
+        EXECUTE format('INSERT INTO %I.plan_queue (plan_id, namespace, action_name, phase, priority, since, deadline, bytes)'
+            ' VALUES ($1, $2, $3, $4, $5, $6, $7, $8)', TG_TABLE_SCHEMA)
+        USING NEW.id, NEW.namespace, NEW.action_name, NEW.phase, NEW.priority, greatest(NEW.updated_at, NEW.not_before), NEW.deadline,
+            octet_length(concat(NEW.description, NEW.definition_of_done, NEW.automation_snapshot, array_to_string(NEW.argument_names
+                || NEW.argument_values || NEW.invariants || NEW.invariant_sources || NEW.projects || NEW.project_aliases, '')));
     END IF;
     IF NEW.keep_micros > 0 AND NEW.parent_id IS NULL THEN
         IF NEW.state IN ('queued', 'processing', 'complete') THEN

@@ -2,9 +2,6 @@ package postgres
 
 import (
 	"errors"
-	"maps"
-	"regexp"
-	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -23,44 +20,6 @@ func plainStore(t *testing.T, pool *pgxpool.Pool) *postgres.Store {
 	store.Distribute()
 	t.Cleanup(func() { _ = store.Close() })
 	return store
-}
-
-// PlanClaimPick looks and locks as PlanClaim does: its text is that of PlanClaim without the parts that change rows.
-func TestPicksAlike(t *testing.T) {
-	t.Parallel()
-	all := statements(t)
-	text := func(name string) string {
-		return all[slices.IndexFunc(all, func(s statement) bool { return s.name == name })].sql
-	}
-	part := regexp.MustCompile(`(?m)^(WITH|\),) (\w+) AS( MATERIALIZED)? \(\n`) // of a statement
-	parts := func(sql string) map[string]string {
-		found := map[string]string{}
-		at := part.FindAllStringSubmatchIndex(sql, -1)
-		for i, one := range at {
-			end := len(sql)
-			if i+1 < len(at) {
-				end = at[i+1][0]
-			}
-			found[sql[one[4]:one[5]]] = sql[one[1]:end]
-		}
-		return found
-	}
-	claim, pick := parts(text("PlanClaim")), parts(text("PlanClaimPick"))
-	delete(pick, "term") // and the answer
-	for name, want := range claim {
-		if changes := regexp.MustCompile(`(?m)^    (INSERT INTO|UPDATE|DELETE FROM) `).MatchString(want); changes {
-			delete(claim, name)
-		}
-	}
-	delete(claim, "steps") // what was changed
-	if len(claim) < 12 || !maps.Equal(claim, pick) {
-		for name := range claim {
-			if claim[name] != pick[name] {
-				t.Errorf("%s:\n%s\n%s", name, claim[name], pick[name])
-			}
-		}
-		t.Errorf("the parts of PlanClaim are %v, those of PlanClaimPick %v", slices.Sorted(maps.Keys(claim)), slices.Sorted(maps.Keys(pick)))
-	}
 }
 
 // A claim by plain statements whose look is canceled is tried again, and at last says that the database is unavailable: nothing can be

@@ -142,7 +142,7 @@ func (n *namedStatements) begin(ctx context.Context, sql string) context.Context
 type claimTracer struct{ claims, polls namedStatements }
 
 func newClaimTracer() *claimTracer {
-	return &claimTracer{claims: namedStatements{name: "PlanClaim"}, polls: namedStatements{name: "PlanClaimable"}}
+	return &claimTracer{claims: namedStatements{name: "PlanClaimQueue"}, polls: namedStatements{name: "PlanClaimable"}}
 }
 
 func (c *claimTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {

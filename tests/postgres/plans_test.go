@@ -97,7 +97,7 @@ ANALYZE;`
 // reads once.
 var sorts = []string{
 	"MessageListByIDs", "MessageListNews", "SessionRead", "PlanListByStage", "StateLockOwn", "StateLockShared", "StateChange", "StateRead", "StateList", "SessionExport", "StreamListNews",
-	"PlanClaim", "PlanClaimPick", "SessionListTaken", "PlanLanes", "PlanListByAction", "PlanDeleteKept", "MessageListPath", "MessageListPathBefore",
+	"SessionListTaken", "PlanLanes", "PlanListByAction", "PlanDeleteKept", "MessageListPath", "MessageListPathBefore",
 	"MessageListByCall", "BranchList", "ForkKept", "StateOfSessionLock",
 }
 
