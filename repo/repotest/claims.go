@@ -29,6 +29,7 @@ func claimTests() []test {
 		onPlans("Fair", testClaimFair),
 		onPlans("UseAgain", testClaimUseAgain),
 		onPlans("Invalid", testClaimInvalid),
+		onPlans("Bytes", testClaimBytes),
 		onPlans("Due", testClaimDue),
 		onPlans("Limit", testClaimLimit),
 		onPlans("ActionLimit", testClaimActionLimit),
