@@ -13,7 +13,7 @@ type Claim struct {
 	Actions []string
 	Phases  []Phase
 	TTL     time.Duration // of the leases: see NewLease.TTL
-	Limit   int           // the maximum number of plans, at most 100; zero means 1
+	Limit   int           // the maximum number of plans, at most 100; zero means 1. There are fewer than 16 MiB of them, or one
 	// Wait waits until there is a plan, also while the database cannot be reached. Other errors end it.
 	Wait bool
 	// Finish is for how long Work lets what runs go on after its context has ended. Claim does not use it.
