@@ -171,7 +171,7 @@ func (r *Reader) readSession() {
 	if r.source.read(&member{value: sessionMembers(s)}); r.source.Fault != nil {
 		return
 	}
-	normal, err := rules.NormalizeSession(repo.NewSession{
+	normal, err := rules.NormalizeSession("", repo.NewSession{
 		ID: s.ID, Namespace: s.Namespace, Key: s.Key, Owner: s.Owner, Actor: s.Actor, AutomationProfile: s.AutomationProfile,
 		Metadata: s.Metadata, Budget: s.Budget,
 	})

@@ -17,8 +17,9 @@ import (
 
 // NormalizeAction checks the action and returns its name and its definition as
 // they are stored.
-func NormalizeAction(a repo.NewAction) (repo.ActionName, repo.ActionDefinition, error) {
-	parsed, err := repo.ParseActionName(a.Name)
+func NormalizeAction(view string, a repo.NewAction) (repo.ActionName, repo.ActionDefinition, error) {
+	parsed, err := repo.ParseActionName(actionInView(view, a.Name))
+	err = cmp.Or(err, invalidIf(!IsInView(view, parsed.Namespace), "action", "has a namespace that is not that of the store"))
 	if err = cmp.Or(err, checkNames(name{"created_by", a.CreatedBy})); err != nil {
 		return repo.ActionName{}, repo.ActionDefinition{}, err
 	}
@@ -28,8 +29,8 @@ func NormalizeAction(a repo.NewAction) (repo.ActionName, repo.ActionDefinition, 
 
 // NormalizeActionUpdate checks the update of an action and returns its name and
 // the definition as they are stored.
-func NormalizeActionUpdate(action string, version int64, d repo.ActionDefinition) (repo.ActionName, repo.ActionDefinition, error) {
-	parsed, err := repo.ParseActionName(action)
+func NormalizeActionUpdate(view, action string, version int64, d repo.ActionDefinition) (repo.ActionName, repo.ActionDefinition, error) {
+	parsed, err := ParseAction(view, action)
 	if err = cmp.Or(err, CheckSequence("version", version)); err != nil {
 		return repo.ActionName{}, d, err
 	}

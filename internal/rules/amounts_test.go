@@ -31,7 +31,7 @@ func TestAmountsOfTurns(t *testing.T) {
 		changes = append(changes, repo.StateChange{Key: key, Value: value})
 	}
 	all := repo.Turn{SessionID: repo.NewID(), Messages: four, State: changes}
-	_, err := rules.NormalizeTurn(all, repo.ID{})
+	_, err := rules.NormalizeTurn("", all, repo.ID{})
 	wantInvalid(t, err, "", "")
 }
 
@@ -47,7 +47,7 @@ func TestAmountsOfEntries(t *testing.T) {
 	for i := range batch {
 		batch[i] = entry
 	}
-	normal, err := rules.NormalizeEntries(batch)
+	normal, err := rules.NormalizeEntries("", batch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestAmountsOfEntries(t *testing.T) {
 		t.Errorf("%d ids for %d entries", len(seen), len(batch))
 	}
 	var invalid *repo.InvalidError
-	if _, err := rules.NormalizeEntries(append(batch, entry)); !errors.As(err, &invalid) || invalid.Field != "entries" {
+	if _, err := rules.NormalizeEntries("", append(batch, entry)); !errors.As(err, &invalid) || invalid.Field != "entries" {
 		t.Errorf("one more: %v", err)
 	}
 }

@@ -58,7 +58,7 @@ func checkEventType(field string, t string) error {
 }
 
 // NormalizeEntries checks a batch of entries and returns it as it is recorded.
-func NormalizeEntries(entries []repo.AuditEntry) ([]repo.AuditEntry, error) {
+func NormalizeEntries(view string, entries []repo.AuditEntry) ([]repo.AuditEntry, error) {
 	if len(entries) == 0 {
 		return nil, invalid("entries", "is empty")
 	}
@@ -67,8 +67,11 @@ func NormalizeEntries(entries []repo.AuditEntry) ([]repo.AuditEntry, error) {
 	}
 	normal, size := make([]repo.AuditEntry, len(entries)), 0
 	for i, entry := range entries {
-		var err error
-		if normal[i], err = NormalizeEntry(entry); err != nil {
+		err := MadeInView(view, "namespace", &entry.Namespace)
+		if err == nil {
+			normal[i], err = NormalizeEntry(entry)
+		}
+		if err != nil {
 			return nil, within(at("entries", i)+".", err)
 		}
 		if size += len(normal[i].Details); size > limits.MaxBatchBytes {

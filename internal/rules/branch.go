@@ -118,8 +118,8 @@ func ForkTooDeep() error {
 func TooManyMarks() error { return &repo.LimitExceededError{Kind: "branches", Limit: MaxMarks} }
 
 // Forked is the answer for a fork that found an existing session. same says that it is a fork of the same message.
-func Forked(new repo.NewSession, chosen, same bool, stored ...repo.Session) (repo.Session, error) {
-	found, err := FoundSession(new, chosen, stored...)
+func Forked(view string, new repo.NewSession, chosen, same bool, stored ...repo.Session) (repo.Session, error) {
+	found, err := FoundSession(view, new, chosen, stored...)
 	if err == nil && !same && new.Existing != repo.ExistingAny {
 		return repo.Session{}, &repo.ExistsError{Kind: "session", ID: found.ID, Field: "fork"}
 	}
@@ -132,9 +132,9 @@ func ImportForked(id repo.ID) error {
 }
 
 // NormalizeFork checks what Fork is given, and returns the session as it is stored.
-func NormalizeFork(at int64, session repo.NewSession) (repo.NewSession, error) {
+func NormalizeFork(view string, at int64, session repo.NewSession) (repo.NewSession, error) {
 	if err := CheckSequence("at", at); err != nil {
 		return session, err
 	}
-	return NormalizeSession(session)
+	return NormalizeSession(view, session)
 }

@@ -14,13 +14,13 @@ import (
 
 // NormalizeClaim checks a claim, replaces defaults, and returns it with lists of its own,
 // which have no value twice. No phase stands for all of them; no action stays so.
-func NormalizeClaim(c repo.Claim) (repo.Claim, error) {
+func NormalizeClaim(view string, c repo.Claim) (repo.Claim, error) {
 	err := cmp.Or(
 		invalidIf(c.Owner == "", "owner", "is empty"),
 		checkNames(name{"owner", c.Owner}),
 		invalidIf(c.AllNamespaces && len(c.Namespaces) > 0, "namespaces", "are set, but all are asked for"),
-		normalizeClaimNames("namespaces", &c.Namespaces),
-		normalizeClaimActions(&c.Actions, c.AllNamespaces),
+		normalizeClaimNames(view, "namespaces", &c.Namespaces),
+		normalizeClaimActions(view, &c.Actions, c.AllNamespaces),
 		normalizeClaimPhases(&c.Phases),
 		invalidIf(c.Limit < 0 || c.Limit > limits.MaxClaimedPlans, "limit", fmt.Sprintf("is not between 1 and %d", limits.MaxClaimedPlans)),
 		invalidIf(c.Finish < 0, "finish", "is negative"),
@@ -31,21 +31,26 @@ func NormalizeClaim(c repo.Claim) (repo.Claim, error) {
 	if len(c.Namespaces)*max(1, len(c.Actions)) > limits.MaxClaimLanes {
 		return c, invalid("namespaces", "and actions have more than %d combinations", limits.MaxClaimLanes)
 	}
-	if c.AllNamespaces {
+	if c.AllNamespaces = c.AllNamespaces && view == ""; c.AllNamespaces {
 		c.Namespaces = nil
+	}
+	for i := range c.Namespaces {
+		if err := MadeInView(view, at("namespaces", i), &c.Namespaces[i]); err != nil {
+			return c, err
+		}
 	}
 	c.Limit = cmp.Or(c.Limit, 1)
 	c.TTL, err = NormalizeTTL(c.TTL)
 	return c, err
 }
 
-func normalizeClaimNames(field string, names *[]string) error {
+func normalizeClaimNames(view, field string, names *[]string) error {
 	if err := checkEntries(field, len(*names), limits.MaxClaimLanes); err != nil {
 		return err
 	}
 	normal := slices.Clone(*names)
 	if len(normal) == 0 {
-		normal = []string{repo.DefaultNamespace}
+		normal = []string{cmp.Or(view, repo.DefaultNamespace)}
 	}
 	for i, value := range normal {
 		if err := cmp.Or(invalidIf(value == "", at(field, i), "is empty"), checkNames(name{at(field, i), value})); err != nil {
@@ -58,17 +63,17 @@ func normalizeClaimNames(field string, names *[]string) error {
 }
 
 // normalizeClaimActions has a name that is bare, in a claim of all namespaces, stand for the plans' own actions, too: "/name".
-func normalizeClaimActions(actions *[]string, all bool) error {
+func normalizeClaimActions(view string, actions *[]string, all bool) error {
 	if err := checkEntries("actions", len(*actions), limits.MaxClaimLanes); err != nil {
 		return err
 	}
 	normal := make([]string, len(*actions))
 	for i, text := range *actions {
-		action, err := repo.ParseActionName(text)
+		action, err := repo.ParseActionName(actionInView(view, text))
 		if err != nil {
 			return within(at("actions", i)+".", err)
 		}
-		if normal[i] = action.String(); all && text == action.Name {
+		if normal[i] = action.String(); all && view == "" && text == action.Name {
 			normal = append(normal, "/"+text)
 		}
 	}
@@ -93,16 +98,18 @@ func normalizeClaimPhases(phases *[]repo.Phase) error {
 }
 
 // NormalizeLimit checks a limit, and returns it as it is stored.
-func NormalizeLimit(l repo.PlanLimit) (repo.PlanLimit, error) {
+func NormalizeLimit(view string, l repo.PlanLimit) (repo.PlanLimit, error) {
+	err := MadeInView(view, "namespace", &l.Namespace)
 	l.Namespace = cmp.Or(l.Namespace, repo.DefaultNamespace)
-	err := cmp.Or(
+	err = cmp.Or(
+		err,
 		checkNames(name{"namespace", l.Namespace}),
 		invalidIf(l.AtOnce > limits.MaxAtOnce, "at_once", fmt.Sprintf("is more than %d", limits.MaxAtOnce)),
 	)
 	if err != nil || l.Action == "" {
 		return l, err
 	}
-	action, err := repo.ParseActionName(l.Action)
+	action, err := repo.ParseActionName(actionInView(view, l.Action))
 	l.Action = action.String()
 	return l, err
 }

@@ -85,7 +85,7 @@ func Held(id repo.ID) error {
 }
 
 // CheckLegalHold checks a hold. Releasing one needs no reason.
-func CheckLegalHold(h repo.LegalHold, releasing bool) error {
+func CheckLegalHold(view string, h repo.LegalHold, releasing bool) error {
 	return cmp.Or(
 		invalidIf(h.SessionID.IsZero() == (h.Namespace == ""), "hold", "does not name either a session or a namespace"),
 		invalidIf(h.Namespace == "" && h.Owner != "", "hold.owner", "is set without a namespace"),
@@ -93,6 +93,7 @@ func CheckLegalHold(h repo.LegalHold, releasing bool) error {
 		checkText("hold.owner", h.Owner, limits.MaxUserIDBytes),
 		invalidIf(!releasing && h.Reason == "", "hold.reason", "is empty"),
 		checkText("hold.reason", h.Reason, 64<<10),
+		invalidIf(h.Namespace != "" && !IsInView(view, h.Namespace), "hold.namespace", "is not that of the store"),
 	)
 }
 

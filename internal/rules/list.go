@@ -224,7 +224,7 @@ func ActionList(f repo.ActionFilter, page repo.Page) (list List[repo.ActionFilte
 }
 
 // PlanList checks a page of plans, which are ordered by id, descending.
-func PlanList(f repo.PlanFilter, page repo.Page) (list List[repo.PlanFilter, repo.ID, repo.Plan], err error) {
+func PlanList(view string, f repo.PlanFilter, page repo.Page) (list List[repo.PlanFilter, repo.ID, repo.Plan], err error) {
 	narrow := 0
 	for _, set := range []bool{!f.SessionID.IsZero(), !f.ParentID.IsZero(), f.Project != "", f.Action != ""} {
 		if set {
@@ -241,7 +241,7 @@ func PlanList(f repo.PlanFilter, page repo.Page) (list List[repo.PlanFilter, rep
 		return list, err
 	}
 	if f.Action != "" {
-		action, err := repo.ParseActionName(f.Action)
+		action, err := repo.ParseActionName(actionInView(view, f.Action))
 		if err != nil {
 			return list, err
 		}

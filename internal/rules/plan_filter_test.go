@@ -11,7 +11,7 @@ import (
 func TestPlanFilterRules(t *testing.T) {
 	check := func(name, field, want string, filter repo.PlanFilter) {
 		t.Run(field+"/"+name, func(t *testing.T) {
-			_, err := rules.PlanList(filter, repo.Page{})
+			_, err := rules.PlanList("", filter, repo.Page{})
 			wantInvalid(t, err, fieldIf(want, field), want)
 		})
 	}
@@ -49,7 +49,7 @@ func TestPlanFilterRules(t *testing.T) {
 		{repo.PlanFilter{Project: "p"}, ""},
 		{repo.PlanFilter{Project: "p", Namespace: "n"}, "n"},
 	} {
-		if list, err := rules.PlanList(test.filter, repo.Page{}); err != nil || list.Filter.Namespace != test.want {
+		if list, err := rules.PlanList("", test.filter, repo.Page{}); err != nil || list.Filter.Namespace != test.want {
 			t.Errorf("%+v: namespace %q, %v, want %q", test.filter, list.Filter.Namespace, err, test.want)
 		}
 	}
@@ -69,13 +69,13 @@ func TestPlanCursors(t *testing.T) {
 		{Project: "n"},
 	}
 	for i, filter := range filters {
-		page, err := rules.PlanList(filter, repo.Page{})
+		page, err := rules.PlanList("", filter, repo.Page{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		cursor := page.Next(repo.Plan{ID: id})
 		for j, reader := range filters {
-			list, err := rules.PlanList(reader, repo.Page{After: cursor})
+			list, err := rules.PlanList("", reader, repo.Page{After: cursor})
 			if i != j {
 				wantInvalid(t, err, "page.after", "another filter")
 			} else if err != nil || list.After != id {
@@ -87,10 +87,10 @@ func TestPlanCursors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = rules.PlanList(filter, repo.Page{After: actions.Next(repo.Action{Name: repo.ActionName{Namespace: "n", Name: "a"}})})
+		_, err = rules.PlanList("", filter, repo.Page{After: actions.Next(repo.Action{Name: repo.ActionName{Namespace: "n", Name: "a"}})})
 		wantInvalid(t, err, "page.after", "another filter")
 		for _, text := range []string{"x", secret, cursor[1:], cursor + "A", "\n" + cursor} {
-			_, err := rules.PlanList(filter, repo.Page{After: text})
+			_, err := rules.PlanList("", filter, repo.Page{After: text})
 			wantInvalid(t, err, "page.after", "not a cursor")
 		}
 		if first := page.After; string(first[:]) <= string(id[:]) {

@@ -13,7 +13,10 @@ import (
 
 // NormalizeSession checks the session and returns it as it is stored: with an id,
 // a namespace, a mode and metadata.
-func NormalizeSession(s repo.NewSession) (repo.NewSession, error) {
+func NormalizeSession(view string, s repo.NewSession) (repo.NewSession, error) {
+	if err := MadeInView(view, "namespace", &s.Namespace); err != nil {
+		return repo.NewSession{}, err
+	}
 	s.Namespace = cmp.Or(s.Namespace, repo.DefaultNamespace)
 	s.Existing = cmp.Or(s.Existing, repo.ExistingSame)
 	err := cmp.Or(
@@ -34,19 +37,24 @@ func NormalizeSession(s repo.NewSession) (repo.NewSession, error) {
 	return s, nil
 }
 
-// NormalizeKey checks a key and returns it with its namespace.
-func NormalizeKey(key repo.SessionKey) (repo.SessionKey, error) {
-	key.Namespace = cmp.Or(key.Namespace, repo.DefaultNamespace)
-	return key, cmp.Or(
+// NormalizeKey checks a key and returns it with its namespace. Errors: InvalidError; NotFoundError for one in another namespace than
+// the view's.
+func NormalizeKey(view string, key repo.SessionKey) (repo.SessionKey, error) {
+	key.Namespace = cmp.Or(key.Namespace, view, repo.DefaultNamespace)
+	err := cmp.Or(
 		checkNames(name{"namespace", key.Namespace}),
 		checkText("key", key.Key, repo.MaxKeyBytes),
 		invalidIf(key.Key == "", "key", "is empty"),
 	)
+	if err == nil && !IsInView(view, key.Namespace) {
+		err = &repo.NotFoundError{Kind: "session", Name: key.Key, Namespace: key.Namespace}
+	}
+	return key, err
 }
 
-// keyOf returns the key of the session to create.
-func keyOf(s repo.NewSession) repo.SessionKey {
-	return repo.SessionKey{Namespace: cmp.Or(s.Namespace, repo.DefaultNamespace), Key: s.Key}
+// keyOf returns the key of the session to create in a view.
+func keyOf(view string, s repo.NewSession) repo.SessionKey {
+	return repo.SessionKey{Namespace: cmp.Or(s.Namespace, view, repo.DefaultNamespace), Key: s.Key}
 }
 
 func checkExisting(mode repo.Existing) error {
@@ -83,12 +91,12 @@ func StoredSession(s repo.NewSession, createdAt, updatedAt time.Time) repo.Sessi
 // its key are stored: one of them if s accepts it. chosen: the caller chose the id.
 // Otherwise nobody else knows it, and a session that has it was created by an earlier
 // attempt. Errors: ExistsError.
-func FoundSession(s repo.NewSession, chosen bool, stored ...repo.Session) (repo.Session, error) {
+func FoundSession(view string, s repo.NewSession, chosen bool, stored ...repo.Session) (repo.Session, error) {
 	found := stored[0]
 	for _, other := range stored[1:] {
 		// In case of doubt, the id says which session it should be, but any one is
 		// accepted that has the key.
-		if hasKey := s.Key != "" && keyOf(s) == keyOfStored(other); hasKey == (s.Existing == repo.ExistingAny) {
+		if hasKey := s.Key != "" && keyOf(view, s) == keyOfStored(other); hasKey == (s.Existing == repo.ExistingAny) {
 			found = other
 		}
 	}
@@ -105,6 +113,9 @@ func FoundSession(s repo.NewSession, chosen bool, stored ...repo.Session) (repo.
 		}
 	default:
 		err = sessionDifference(s, chosen, found)
+	}
+	if err == nil && !IsInView(view, found.Namespace) {
+		err = InOtherNamespace(found.ID)
 	}
 	if err != nil {
 		return repo.Session{}, err

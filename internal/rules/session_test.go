@@ -85,7 +85,7 @@ func fieldIf(want, field string) string {
 }
 
 func TestNewSessionDefaults(t *testing.T) {
-	got, err := rules.NormalizeSession(repo.NewSession{})
+	got, err := rules.NormalizeSession("", repo.NewSession{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestNewSessionDefaults(t *testing.T) {
 		got.AutomationProfile != "" || got.Budget != nil {
 		t.Errorf("the zero value became %+v", got)
 	}
-	again, err := rules.NormalizeSession(got)
+	again, err := rules.NormalizeSession("", got)
 	if err != nil || !reflect.DeepEqual(again, got) {
 		t.Errorf("a normalized session became %+v, %v", again, err)
 	}
@@ -102,7 +102,7 @@ func TestNewSessionDefaults(t *testing.T) {
 		Actor: "a", AutomationProfile: "p",
 		Metadata: json.RawMessage(` {"b":1, "a":2}`), Budget: ptr(repo.Cost(0)),
 	}
-	if got, err := rules.NormalizeSession(given); err != nil || !reflect.DeepEqual(got, given) {
+	if got, err := rules.NormalizeSession("", given); err != nil || !reflect.DeepEqual(got, given) {
 		t.Errorf("%+v became %+v, %v", given, got, err)
 	}
 }
@@ -110,7 +110,7 @@ func TestNewSessionDefaults(t *testing.T) {
 func TestNewSessionRules(t *testing.T) {
 	check := func(name, field, want string, session repo.NewSession) {
 		t.Run(field+"/"+name, func(t *testing.T) {
-			_, err := rules.NormalizeSession(session)
+			_, err := rules.NormalizeSession("", session)
 			wantInvalid(t, err, fieldIf(want, field), want)
 		})
 	}
@@ -180,7 +180,7 @@ func TestUsageRules(t *testing.T) {
 }
 
 func TestNewSessionConflict(t *testing.T) {
-	session, err := rules.NormalizeSession(repo.NewSession{
+	session, err := rules.NormalizeSession("", repo.NewSession{
 		Key: "k", Owner: "o", Actor: "a", AutomationProfile: "p", Metadata: json.RawMessage(`{"a":1,"b":"é"}`), Budget: ptr(repo.Cost(5)),
 	})
 	if err != nil {
@@ -211,7 +211,7 @@ func TestNewSessionConflict(t *testing.T) {
 				AutomationProfile: session.AutomationProfile, Metadata: session.Metadata, Budget: session.Budget,
 			}
 			test.spoil(&stored)
-			_, err := rules.FoundSession(session, true, stored)
+			_, err := rules.FoundSession("", session, true, stored)
 			if test.field == "" {
 				if err != nil {
 					t.Errorf("differs: %v", err)
@@ -262,11 +262,11 @@ func TestFoundSession(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.new.Existing = test.mode
-			new, err := rules.NormalizeSession(test.new)
+			new, err := rules.NormalizeSession("", test.new)
 			if err != nil {
 				t.Fatal(err)
 			}
-			found, err := rules.FoundSession(new, test.chosen, test.stored...)
+			found, err := rules.FoundSession("", new, test.chosen, test.stored...)
 			stored := test.stored[test.want]
 			if test.field == "accepted" || test.field == "own" {
 				if err != nil || found.Existed != (test.field == "accepted") || !reflect.DeepEqual(notExisted(found), stored) {

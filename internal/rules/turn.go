@@ -45,20 +45,19 @@ type Turn struct {
 	Named bool
 }
 
-
 // KeyOfTurn returns the key by which a turn names its session, or false.
-func KeyOfTurn(turn repo.Turn) (repo.SessionKey, bool) {
+func KeyOfTurn(view string, turn repo.Turn) (repo.SessionKey, bool) {
 	if !turn.SessionID.IsZero() || turn.Create == nil {
 		return repo.SessionKey{}, false
 	}
-	return keyOf(*turn.Create), true
+	return keyOf(view, *turn.Create), true
 }
 
 // NormalizeTurn checks a turn and returns it as it is stored. named is the id of the session that the turn names by its key, or the
 // one that this gets.
-func NormalizeTurn(turn repo.Turn, named repo.ID) (*Turn, error) {
+func NormalizeTurn(view string, turn repo.Turn, named repo.ID) (*Turn, error) {
 	sessionID := turn.SessionID
-	key, isNamed := KeyOfTurn(turn)
+	key, isNamed := KeyOfTurn(view, turn)
 	switch {
 	case !isNamed:
 	case key.Key == "":
@@ -105,7 +104,7 @@ func NormalizeTurn(turn repo.Turn, named repo.ID) (*Turn, error) {
 		}
 		t.Usage = &usage
 	}
-	if err := t.normalizeWork(turn); err != nil {
+	if err := t.normalizeWork(view, turn); err != nil {
 		return nil, err
 	}
 	if t.Expected != nil {
@@ -126,7 +125,7 @@ func NormalizeTurn(turn repo.Turn, named repo.ID) (*Turn, error) {
 		if create.ID.IsZero() {
 			create.ID = sessionID
 		}
-		if create, err = NormalizeSession(create); err != nil {
+		if create, err = NormalizeSession(view, create); err != nil {
 			return nil, within("create.", err)
 		}
 		if create.ID != sessionID {
@@ -137,11 +136,12 @@ func NormalizeTurn(turn repo.Turn, named repo.ID) (*Turn, error) {
 	if !t.OnlyMessages() {
 		t.identify(turn)
 	}
+	t.inView(view)
 	return t, nil
 }
 
 // normalizeWork checks the plan and the stream.
-func (t *Turn) normalizeWork(turn repo.Turn) error {
+func (t *Turn) normalizeWork(view string, turn repo.Turn) error {
 	use := turn.Use
 	err := cmp.Or(
 		invalidIf(use.Key != "", "use.key", "is set, but the turn's id is the plan's key"),
@@ -153,7 +153,7 @@ func (t *Turn) normalizeWork(turn repo.Turn) error {
 		return err
 	}
 	if turn.Action != "" {
-		name, use, err := NormalizeUse(turn.Action, use)
+		name, use, err := NormalizeUse(view, turn.Action, use)
 		if err != nil {
 			return within("use.", err)
 		}

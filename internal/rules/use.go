@@ -17,9 +17,9 @@ import (
 
 // NormalizeUse makes the checks of a use that do not need its action, and returns
 // the action's name, and the use as it is stored.
-func NormalizeUse(action string, u repo.UseAction) (repo.ActionName, repo.UseAction, error) {
-	parsed, err := repo.ParseActionName(action)
-	if err != nil {
+func NormalizeUse(view, action string, u repo.UseAction) (repo.ActionName, repo.UseAction, error) {
+	parsed, err := ParseAction(view, action)
+	if err = cmp.Or(MadeInView(view, "namespace", &u.Namespace), err); err != nil {
 		return repo.ActionName{}, u, err
 	}
 	u, err = normalizeUse(u)

@@ -16,7 +16,7 @@ import (
 type actions struct{ *handle }
 
 func (a actions) Create(ctx context.Context, new repo.NewAction) (repo.Action, error) {
-	name, definition, err := rules.NormalizeAction(new)
+	name, definition, err := rules.NormalizeAction(a.options.view, new)
 	if err != nil {
 		return repo.Action{}, err
 	}
@@ -38,7 +38,7 @@ func (a actions) Create(ctx context.Context, new repo.NewAction) (repo.Action, e
 }
 
 func (a actions) Get(ctx context.Context, name string) (repo.Action, error) {
-	parsed, err := repo.ParseActionName(name)
+	parsed, err := rules.ParseAction(a.options.view, name)
 	if err != nil {
 		return repo.Action{}, err
 	}
@@ -46,6 +46,9 @@ func (a actions) Get(ctx context.Context, name string) (repo.Action, error) {
 }
 
 func (a actions) List(ctx context.Context, filter repo.ActionFilter, page repo.Page) (repo.List[repo.Action], error) {
+	if is, err := rules.SelectsInView(a.options.view, &filter.Namespace); !is {
+		return repo.List[repo.Action]{}, err
+	}
 	list, err := rules.ActionList(filter, page)
 	if err != nil {
 		return repo.List[repo.Action]{}, err
@@ -65,7 +68,7 @@ func (a actions) List(ctx context.Context, filter repo.ActionFilter, page repo.P
 }
 
 func (a actions) Update(ctx context.Context, name string, version int64, definition repo.ActionDefinition) (repo.Action, error) {
-	parsed, definition, err := rules.NormalizeActionUpdate(name, version, definition)
+	parsed, definition, err := rules.NormalizeActionUpdate(a.options.view, name, version, definition)
 	if err != nil {
 		return repo.Action{}, err
 	}
@@ -80,7 +83,7 @@ func (a actions) Update(ctx context.Context, name string, version int64, definit
 }
 
 func (a actions) Archive(ctx context.Context, name string) (repo.Action, error) {
-	parsed, err := repo.ParseActionName(name)
+	parsed, err := rules.ParseAction(a.options.view, name)
 	if err != nil {
 		return repo.Action{}, err
 	}
@@ -106,7 +109,7 @@ func (t *tables) putNext(action repo.Action, now time.Time) repo.Action {
 }
 
 func (a actions) Delete(ctx context.Context, name string) error {
-	parsed, err := repo.ParseActionName(name)
+	parsed, err := rules.ParseAction(a.options.view, name)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (s sessions) Append(ctx context.Context, sessionID repo.ID, messages ...rep
 // store appends the messages under the lock. If some are stored already, by their ids,
 // it changes nothing and returns those, in the order of messages.
 func (s sessions) store(ctx context.Context, sessionID repo.ID, messages []repo.Message, repeatable bool) ([]*repo.Message, error) {
-	return runOn(ctx, s.write, (*tables).editSession, sessionID, func(t *tables, r *sessionRow) ([]*repo.Message, error) {
+	return runOn(ctx, s.write, s.editSession, sessionID, func(t *tables, r *sessionRow) ([]*repo.Message, error) {
 		if repeatable {
 			if known := r.stored(messages); known != nil {
 				return known, nil

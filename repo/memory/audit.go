@@ -61,7 +61,7 @@ func (a audit) Record(ctx context.Context, entries ...repo.AuditEntry) error {
 }
 
 func (a audit) record(ctx context.Context, entries []repo.AuditEntry) (auditlog.Recorded, error) {
-	entries, err := rules.NormalizeEntries(a.tables.dated(entries))
+	entries, err := rules.NormalizeEntries(a.options.view, a.tables.dated(entries))
 	if err != nil {
 		return auditlog.Recorded{}, err
 	}
@@ -103,7 +103,7 @@ func (t *tables) dated(entries []repo.AuditEntry) []repo.AuditEntry {
 func (a audit) Entry(ctx context.Context, id repo.ID) (repo.AuditEntry, error) {
 	return run(ctx, a.read, func(t *tables) (repo.AuditEntry, error) {
 		found := t.entries.get(id)
-		if found == nil {
+		if found == nil || !rules.IsInView(a.options.view, found.Namespace) {
 			return repo.AuditEntry{}, &repo.NotFoundError{Kind: "audit entry", ID: id}
 		}
 		return copyEntry(found), nil
@@ -111,6 +111,9 @@ func (a audit) Entry(ctx context.Context, id repo.ID) (repo.AuditEntry, error) {
 }
 
 func (a audit) List(ctx context.Context, filter repo.AuditFilter, page repo.Page) (repo.List[repo.AuditEntry], error) {
+	if is, err := rules.SelectsInView(a.options.view, &filter.Namespace); !is {
+		return repo.List[repo.AuditEntry]{}, err
+	}
 	list, err := rules.AuditList(filter, page)
 	if err != nil {
 		return repo.List[repo.AuditEntry]{}, err
@@ -144,6 +147,9 @@ func compareEntries(oldestFirst bool, a, b *auditlog.Entry) int {
 }
 
 func (a audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (count int64, more bool, err error) {
+	if is, err := rules.SelectsInView(a.options.view, &filter.Namespace); !is {
+		return 0, false, err
+	}
 	if filter, err = rules.NormalizeAuditFilter(filter); err != nil {
 		return 0, false, err
 	}
@@ -155,6 +161,9 @@ func (a audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (c
 }
 
 func (a audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer) error {
+	if is, err := rules.SelectsInView(a.options.view, &filter.Namespace); !is {
+		return err
+	}
 	filter, err := rules.NormalizeAuditFilter(filter)
 	if err != nil {
 		return err

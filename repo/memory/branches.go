@@ -84,11 +84,11 @@ func copiesOf(sessionID repo.ID, messages []*repo.Message) []repo.Message {
 
 func (s sessions) Fork(ctx context.Context, id repo.ID, at int64, new repo.NewSession) (repo.Session, error) {
 	chosen := !new.ID.IsZero()
-	new, err := rules.NormalizeFork(at, new)
+	new, err := rules.NormalizeFork(s.options.view, at, new)
 	if err != nil {
 		return repo.Session{}, err
 	}
-	return runOn(ctx, s.write, (*tables).session, id, func(t *tables, r *sessionRow) (repo.Session, error) {
+	return runOn(ctx, s.write, s.session, id, func(t *tables, r *sessionRow) (repo.Session, error) {
 		m, _ := r.at(at)
 		if m == nil {
 			return repo.Session{}, rules.NoMessage(at)
@@ -96,8 +96,8 @@ func (s sessions) Fork(ctx context.Context, id repo.ID, at int64, new repo.NewSe
 		stored := t.taken(new.ID, repo.SessionKey{Namespace: new.Namespace, Key: new.Key})
 		switch {
 		case len(stored) > 0:
-			return rules.Forked(new, chosen, stored[0].base() == at+1 && stored[0].inherited[len(stored[0].inherited)-1] == m,
-				each(stored, func(r *sessionRow) repo.Session { return r.snapshot(t) })...)
+			return rules.Forked(s.options.view, new, chosen, stored[0].base() == at+1 && stored[0].inherited[len(stored[0].inherited)-1] == m,
+				each(stored, func(r *sessionRow) repo.Session { return s.snapshot(t, r) })...)
 		case t.deletedIDs.get(new.ID) != nil:
 			return repo.Session{}, rules.SessionDeleted(new.ID)
 		}
@@ -114,7 +114,7 @@ func (s sessions) Fork(ctx context.Context, id repo.ID, at int64, new repo.NewSe
 		s.recordSession(t, now, repo.AuditEntry{
 			Type: events.SessionCreated, Namespace: fork.Namespace, Actor: new.Actor, SessionID: new.ID, Details: json.RawMessage(`{}`),
 		})
-		return fork.snapshot(t), nil
+		return s.snapshot(t, fork), nil
 	})
 }
 
@@ -122,7 +122,7 @@ func (s sessions) Branches(ctx context.Context, sessionID repo.ID, sequence int6
 	if err := rules.CheckSequence("sequence", sequence); err != nil {
 		return nil, err
 	}
-	return runOn(ctx, s.read, (*tables).session, sessionID, func(_ *tables, r *sessionRow) ([]repo.Branch, error) {
+	return runOn(ctx, s.read, s.session, sessionID, func(_ *tables, r *sessionRow) ([]repo.Branch, error) {
 		m, _ := r.at(sequence)
 		if m == nil {
 			return nil, rules.NoMessage(sequence)

@@ -57,7 +57,7 @@ func (t *tables) claimsChange() <-chan struct{} {
 }
 
 func (p plans) Claim(ctx context.Context, claim repo.Claim) ([]repo.ClaimedPlan, error) {
-	claim, err := rules.NormalizeClaim(claim)
+	claim, err := rules.NormalizeClaim(p.options.view, claim)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ func TestDueMeanwhile(t *testing.T) {
 	if _, err := store.Plans().Use(ctx, "a", repo.UseAction{NotBefore: clock.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
-	claim, err := rules.NormalizeClaim(repo.Claim{Owner: "o", AllNamespaces: true})
+	claim, err := rules.NormalizeClaim("", repo.Claim{Owner: "o", AllNamespaces: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestDueWithTheNextSweep(t *testing.T) {
 		t.Fatalf("claimed %v, %v", claimed, err)
 	}
 	begun := clock.Now()
-	claim, err := rules.NormalizeClaim(repo.Claim{Owner: "o", Actions: []string{"a"}})
+	claim, err := rules.NormalizeClaim("", repo.Claim{Owner: "o", Actions: []string{"a"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,14 +20,13 @@ import (
 func (s sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 	var version int64
 	var values []*repo.StateValue
-	stored, err := runOn(ctx, s.read, (*tables).session, id, func(t *tables, r *sessionRow) (sessionRow, error) {
-		if state, err := t.scope(repo.Scope{SessionID: id}); err == nil && state != nil {
+	stored, err := runOn(ctx, s.read, s.session, id, func(t *tables, r *sessionRow) (sessionRow, error) {
+		if state, err := s.scope(t, repo.Scope{SessionID: id}); err == nil && state != nil {
 			version, values = state.version, state.from("", "")
 		}
-		linked := slices.DeleteFunc(slices.Clone(r.planIDs), func(id repo.ID) bool {
-			return s.options.view != "" && s.options.view != t.plans.get(id).Namespace
-		})
-		return sessionRow{Session: r.snapshot(t), planIDs: linked, messages: slices.Clone(r.all()), inherited: r.inherited, follows: r.follows}, nil
+		session := s.snapshot(t, r)
+		linked := each(session.Plans, func(p repo.LinkedPlan) repo.ID { return p.ID })
+		return sessionRow{Session: session, planIDs: linked, messages: slices.Clone(r.all()), inherited: r.inherited, follows: r.follows}, nil
 	})
 	if err != nil {
 		return err
@@ -87,7 +86,7 @@ func (s sessions) Import(ctx context.Context, source io.Reader, restore bool) (r
 			return repo.Session{}, rules.ImportForked(r.ID)
 		}
 		for i, planID := range r.planIDs {
-			if plan := t.plans.get(planID); plan == nil || s.options.view != "" && s.options.view != plan.Namespace {
+			if _, err := s.plan(t, planID); err != nil {
 				return repo.Session{}, rules.MissingPlan(i, planID)
 			}
 		}
@@ -101,7 +100,7 @@ func (s sessions) Import(ctx context.Context, source io.Reader, restore bool) (r
 		s.recordSession(t, t.now(), repo.AuditEntry{
 			Type: events.SessionCreated, Namespace: r.Namespace, Actor: r.Actor, SessionID: r.ID, Details: json.RawMessage(`{"imported":true}`),
 		})
-		return r.snapshot(t), nil
+		return s.snapshot(t, r), nil
 	})
 }
 

@@ -85,8 +85,8 @@ func (s sessions) look(ctx context.Context, sessionID repo.ID, began bool, next 
 		return followed{}, rules.CannotFollow()
 	}
 	return run(ctx, s.read, func(t *tables) (followed, error) {
-		r := t.sessions.get(sessionID)
-		if r == nil {
+		r, missing := s.session(t, sessionID)
+		if missing != nil {
 			return followed{}, rules.Deleted(sessionID, began)
 		}
 		rest := from(r.all(), next)

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/seed-df90f812/agentstore/internal/inside"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -20,6 +21,32 @@ type handle struct {
 	of *handle
 	// closing is closed with the store. A transaction has none.
 	closing chan struct{}
+}
+
+// session, editSession and plan are those of the tables, of what is in the view.
+func (h *handle) session(t *tables, id repo.ID) (*sessionRow, error) {
+	r, err := t.session(id)
+	if err == nil && !rules.IsInView(h.options.view, r.Namespace) {
+		return nil, sessionNotFound(id)
+	}
+	return r, err
+}
+
+func (h *handle) editSession(t *tables, id repo.ID) (*sessionRow, error) {
+	if h.options.view != "" {
+		if _, err := h.session(t, id); err != nil {
+			return nil, err
+		}
+	}
+	return t.editSession(id)
+}
+
+func (h *handle) plan(t *tables, id repo.ID) (*planRow, error) {
+	r, err := t.plan(id)
+	if err == nil && !rules.IsInView(h.options.view, r.Namespace) {
+		return nil, planNotFound(id)
+	}
+	return r, err
 }
 
 // Sessions implements repo.Repositories.

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -14,6 +15,17 @@ func (t *tables) held(namespace, owner string, id repo.ID) bool {
 		owner != "" && t.holds.get(repo.LegalHold{Namespace: namespace, Owner: owner}) != nil
 }
 
+// namespaceOf returns the namespace of a session that exists, or was deleted.
+func (t *tables) namespaceOf(id repo.ID) (namespace string) {
+	if deletedIn := t.deletedIDs.get(id); deletedIn != nil {
+		namespace = *deletedIn
+	}
+	if r := t.sessions.get(id); r != nil {
+		namespace = r.Namespace
+	}
+	return namespace
+}
+
 // heldPlan reports whether a hold keeps a plan: with its namespace, or with the session that it was made for.
 func (t *tables) heldPlan(r *planRow) bool {
 	session := t.sessions.get(r.SessionID)
@@ -22,12 +34,12 @@ func (t *tables) heldPlan(r *planRow) bool {
 }
 
 func (s sessions) Hold(ctx context.Context, hold repo.LegalHold) error {
-	if err := rules.CheckLegalHold(hold, false); err != nil {
+	if err := rules.CheckLegalHold(s.options.view, hold, false); err != nil {
 		return err
 	}
 	return exec(ctx, s.write, func(t *tables) error {
 		if !hold.SessionID.IsZero() {
-			if _, err := t.session(hold.SessionID); err != nil {
+			if _, err := s.session(t, hold.SessionID); err != nil {
 				return err
 			}
 		}
@@ -40,10 +52,13 @@ func (s sessions) Hold(ctx context.Context, hold repo.LegalHold) error {
 }
 
 func (s sessions) Release(ctx context.Context, hold repo.LegalHold) error {
-	if err := rules.CheckLegalHold(hold, true); err != nil {
+	if err := rules.CheckLegalHold(s.options.view, hold, true); err != nil {
 		return err
 	}
 	return exec(ctx, s.write, func(t *tables) error {
+		if !hold.SessionID.IsZero() && !rules.IsInView(s.options.view, t.namespaceOf(hold.SessionID)) {
+			return sessionNotFound(hold.SessionID)
+		}
 		t.holds.remove(rules.PlaceOfHold(hold))
 		return nil
 	})
@@ -56,11 +71,7 @@ func (s sessions) Holds(ctx context.Context, page repo.Page) (repo.List[repo.Leg
 	}
 	return run(ctx, s.read, func(t *tables) (repo.List[repo.LegalHold], error) {
 		found := t.holds.where(func(h *repo.LegalHold) bool {
-			namespace := h.Namespace
-			if r := t.sessions.get(h.SessionID); r != nil {
-				namespace = r.Namespace
-			}
-			return (s.options.view == "" || s.options.view == namespace) && rules.CompareHolds(*h, list.After) > 0
+			return rules.IsInView(s.options.view, cmp.Or(h.Namespace, t.namespaceOf(h.SessionID))) && rules.CompareHolds(*h, list.After) > 0
 		})
 		slices.SortFunc(found, func(a, b *repo.LegalHold) int { return rules.CompareHolds(*a, *b) })
 		// One more than asked for tells whether there is a next page.

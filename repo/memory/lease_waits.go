@@ -61,7 +61,7 @@ func (l leases) acquireInTurn(ctx context.Context, lease repo.NewLease) (repo.Le
 	for waits := false; ; waits = true {
 		var change <-chan struct{}
 		due := l.tables.clock.read().Add(repo.MaxLeaseTTL)
-		acquired, err := run(ctx, l.write, func(t *tables) (acquired repo.Lease, err error) {
+		acquired, err := l.on(ctx, l.write, key, func(t *tables) (acquired repo.Lease, err error) {
 			if !waits {
 				t.leaseWaits[key] = append(t.leaseWaits[key], mine)
 			}
@@ -109,13 +109,13 @@ func (l leases) Await(ctx context.Context, lease repo.Lease) error {
 	for {
 		var end <-chan struct{}
 		var due time.Time
-		err := exec(ctx, l.read, func(t *tables) error {
+		_, err := l.on(ctx, l.read, lease.Key, func(t *tables) (repo.Lease, error) {
 			stored := t.leases.get(lease.Key)
 			if stored == nil || stored.Fence != lease.Fence || !stored.ExpiresAt.After(t.now()) {
-				return rules.LeaseLost(lease)
+				return repo.Lease{}, rules.LeaseLost(lease)
 			}
 			end, due = t.endOf(lease.Key), stored.ExpiresAt
-			return nil
+			return repo.Lease{}, nil
 		})
 		if err != nil {
 			return err

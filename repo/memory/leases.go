@@ -15,24 +15,46 @@ type leases struct{ *handle }
 
 // in returns a key as the tables have it. Those of sessions and plans are shared by all views.
 func (l leases) in(key repo.LeaseKey) repo.LeaseKey {
-	if key.Kind != repo.LeaseOfSession && key.Kind != repo.LeaseOfPlan {
+	if !namesID(key.Kind) {
 		key.Name = rules.InView(l.options.view, key.Name)
 	}
 	return key
 }
 
+func namesID(kind string) bool { return kind == repo.LeaseOfSession || kind == repo.LeaseOfPlan }
+
+// check checks that the session or plan is in the view whose lease it is. So it must exist, or have existed: the lease of an id that
+// nobody has yet would be that of whoever gets it.
+func (l leases) check(t *tables, key repo.LeaseKey) (err error) {
+	id, _ := repo.ParseID(key.Name)
+	switch {
+	case l.options.view == "":
+	case key.Kind == repo.LeaseOfSession && l.options.view != t.namespaceOf(id):
+		err = sessionNotFound(id)
+	case key.Kind == repo.LeaseOfPlan:
+		_, err = l.plan(t, id)
+	}
+	return err
+}
+
+// on runs an operation on a lease, which returns it with the key that the view knows.
+func (l leases) on(ctx context.Context, way way, key repo.LeaseKey, operation func(*tables) (repo.Lease, error)) (repo.Lease, error) {
+	return run(ctx, way, func(t *tables) (lease repo.Lease, err error) {
+		if err = l.check(t, key); err == nil {
+			lease, err = operation(t)
+		}
+		lease.Key.Name = rules.OutOfView(lease.Key.Name)
+		return lease, err
+	})
+}
+
 // has reports whether a key in the tables is one of the store, or the view.
 func (l leases) has(t *tables, key repo.LeaseKey) bool {
-	namespace, name := rules.SplitView(key.Name)
-	id, _ := repo.ParseID(name)
-	switch key.Kind {
-	case repo.LeaseOfSession:
-		r := t.sessions.get(id)
-		return l.options.view == "" || r != nil && r.Namespace == l.options.view
-	case repo.LeaseOfPlan:
-		r := t.plans.get(id)
-		return l.options.view == "" || r != nil && r.Namespace == l.options.view
+	if namesID(key.Kind) {
+		id, _ := repo.ParseID(key.Name)
+		return l.check(t, key) == nil && (l.options.view == "" || key.Kind == repo.LeaseOfPlan || t.sessions.get(id) != nil)
 	}
+	namespace, _ := rules.SplitView(key.Name)
 	return namespace == cmp.Or(l.options.view, repo.DefaultNamespace)
 }
 
@@ -45,7 +67,7 @@ func (l leases) Acquire(ctx context.Context, lease repo.NewLease) (repo.Lease, e
 	if lease.Wait {
 		return l.acquireInTurn(ctx, lease)
 	}
-	return run(ctx, l.write, func(t *tables) (repo.Lease, error) { return t.acquire(lease) })
+	return l.on(ctx, l.write, lease.Key, func(t *tables) (repo.Lease, error) { return t.acquire(lease) })
 }
 
 // acquire acquires a lease, or one of its slots.
@@ -94,9 +116,8 @@ func (l leases) Renew(ctx context.Context, lease repo.Lease, ttl time.Duration) 
 		return repo.Lease{}, err
 	}
 	lease.Key = l.in(lease.Key)
-	return run(ctx, l.write, func(t *tables) (repo.Lease, error) {
-		renewed, err := rules.RenewedLease(lease, t.leases.get(lease.Key), t.now(), ttl)
-		return t.putLease(renewed, err)
+	return l.on(ctx, l.write, lease.Key, func(t *tables) (repo.Lease, error) {
+		return t.putLease(rules.RenewedLease(lease, t.leases.get(lease.Key), t.now(), ttl))
 	})
 }
 
@@ -104,10 +125,11 @@ func (l leases) Release(ctx context.Context, lease repo.Lease) error {
 	if err := rules.CheckLease(lease); err != nil {
 		return err
 	}
-	return exec(ctx, l.write, func(t *tables) error {
+	_, err := l.on(ctx, l.write, lease.Key, func(t *tables) (repo.Lease, error) {
 		t.releaseLease(l.in(lease.Key), lease.Fence)
-		return nil
+		return repo.Lease{}, nil
 	})
+	return err
 }
 
 // releaseLease removes a lease that has this token. If it is a plan's, its claim has
@@ -142,7 +164,7 @@ func (l leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Pag
 		now := t.now()
 		read := func(stored *repo.Lease) repo.Lease {
 			lease := *stored
-			_, lease.Key.Name = rules.SplitView(lease.Key.Name)
+			lease.Key.Name = rules.OutOfView(lease.Key.Name)
 			lease.Expired = !lease.ExpiresAt.After(now)
 			return lease
 		}

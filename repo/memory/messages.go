@@ -11,7 +11,7 @@ import (
 )
 
 func (s sessions) Message(ctx context.Context, sessionID, id repo.ID) (repo.Message, error) {
-	return runOn(ctx, s.read, (*tables).session, sessionID, func(_ *tables, r *sessionRow) (repo.Message, error) {
+	return runOn(ctx, s.read, s.session, sessionID, func(_ *tables, r *sessionRow) (repo.Message, error) {
 		m := r.byID.get(id)
 		if at := slices.IndexFunc(r.inherited, func(m *repo.Message) bool { return m.ID == id }); m == nil && at >= 0 {
 			m = r.inherited[at]
@@ -70,7 +70,7 @@ func (s sessions) MessagesOfCall(ctx context.Context, sessionID repo.ID, callID 
 
 // some returns those messages of a session that choose returns. They are copied after the lock.
 func (s sessions) some(ctx context.Context, sessionID repo.ID, choose func(*sessionRow) []*repo.Message) ([]repo.Message, error) {
-	found, err := runOn(ctx, s.read, (*tables).session, sessionID, func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
+	found, err := runOn(ctx, s.read, s.session, sessionID, func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
 		return slices.Clone(choose(r)), nil
 	})
 	if err != nil {
@@ -90,7 +90,7 @@ func (s sessions) Messages(ctx context.Context, sessionID repo.ID, first int64) 
 			return
 		}
 		for next := first; ; {
-			chunk, err := runOn(ctx, s.read, (*tables).session, sessionID, func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
+			chunk, err := runOn(ctx, s.read, s.session, sessionID, func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
 				all := r.transcript()
 				rest := from(all, next)
 				if before := all[:len(all)-len(rest)]; next > first && (len(before) == 0 || before[len(before)-1].Sequence != next-1) {

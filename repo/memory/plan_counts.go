@@ -12,6 +12,9 @@ import (
 )
 
 func (p plans) Counts(ctx context.Context, namespace string, page repo.Page) (repo.List[repo.PlanCount], error) {
+	if is, err := rules.SelectsInView(p.options.view, &namespace); !is {
+		return repo.List[repo.PlanCount]{}, err
+	}
 	list, err := rules.CountList(namespace, page)
 	if err != nil {
 		return repo.List[repo.PlanCount]{}, err

@@ -16,7 +16,7 @@ func (p plans) Delete(ctx context.Context, id repo.ID, conditions ...repo.Delete
 	if err != nil {
 		return err
 	}
-	_, err = runOn(ctx, p.write, (*tables).plan, id, func(t *tables, r *planRow) (struct{}, error) {
+	_, err = runOn(ctx, p.write, p.plan, id, func(t *tables, r *planRow) (struct{}, error) {
 		doomed := t.below(r)
 		if i := slices.IndexFunc(doomed, t.heldPlan); i >= 0 {
 			return struct{}{}, rules.Held(doomed[i].ID)

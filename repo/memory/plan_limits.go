@@ -12,7 +12,7 @@ import (
 )
 
 func (p plans) SetLimit(ctx context.Context, limit repo.PlanLimit) error {
-	limit, err := rules.NormalizeLimit(limit)
+	limit, err := rules.NormalizeLimit(p.options.view, limit)
 	if err != nil {
 		return err
 	}
@@ -37,10 +37,7 @@ func (p plans) Limits(ctx context.Context, page repo.Page) (repo.List[repo.PlanL
 		var found []repo.PlanLimit
 		namespace, action, _ := strings.Cut(list.After, "\x00")
 		for key, atOnce := range t.limits.all() {
-			if p.options.view != "" && key.Namespace != p.options.view {
-				continue
-			}
-			if cmp.Or(cmp.Compare(key.Namespace, namespace), cmp.Compare(key.Action, action)) > 0 {
+			if rules.IsInView(p.options.view, key.Namespace) && cmp.Or(cmp.Compare(key.Namespace, namespace), cmp.Compare(key.Action, action)) > 0 {
 				key.AtOnce, key.Claimed = *atOnce, t.claimedOf(key.Namespace, key.Action)
 				found = append(found, key)
 			}

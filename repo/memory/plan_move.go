@@ -14,7 +14,7 @@ func (p plans) Transition(ctx context.Context, id repo.ID, transition repo.Trans
 	if err != nil {
 		return repo.Plan{}, err
 	}
-	return runOn(ctx, p.write, (*tables).plan, id, func(t *tables, r *planRow) (repo.Plan, error) {
+	return runOn(ctx, p.write, p.plan, id, func(t *tables, r *planRow) (repo.Plan, error) {
 		if _, moves, err := rules.Moved(r.Plan, transition, cause); err == nil && !moves {
 			return planOf(r), nil // it is there
 		}
@@ -81,7 +81,7 @@ func (p plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress)
 	if err := rules.CheckProgress(progress); err != nil {
 		return repo.Plan{}, err
 	}
-	return runOn(ctx, p.write, (*tables).plan, id, func(t *tables, r *planRow) (repo.Plan, error) {
+	return runOn(ctx, p.write, p.plan, id, func(t *tables, r *planRow) (repo.Plan, error) {
 		r, err := t.checkPlan(r, progress.Fence)
 		if err != nil {
 			return repo.Plan{}, err

@@ -11,25 +11,27 @@ import (
 
 // Use checks and writes under one lock.
 func (p plans) Use(ctx context.Context, action string, use repo.UseAction) (repo.Plan, error) {
-	name, use, err := rules.NormalizeUse(action, use)
+	name, use, err := rules.NormalizeUse(p.options.view, action, use)
 	if err != nil {
 		return repo.Plan{}, err
 	}
 	return run(ctx, p.write, func(t *tables) (_ repo.Plan, err error) {
+		var session *sessionRow
+		if !use.SessionID.IsZero() {
+			if session, err = p.editSession(t, use.SessionID); err != nil {
+				return repo.Plan{}, err
+			}
+		}
 		known := t.usedPlan(name, use)
 		if known != nil {
 			if err := rules.UseConflict(use, name, known.Plan); err != nil {
 				return repo.Plan{}, err
 			}
-		}
-		var session *sessionRow
-		if !use.SessionID.IsZero() {
-			if session, err = t.editSession(use.SessionID); err != nil {
+			if known, err = p.plan(t, known.ID); err != nil {
 				return repo.Plan{}, err
 			}
-		}
-		if known == nil {
-			if known, err = t.makePlan(ctx, name, use); err != nil {
+		} else {
+			if known, err = p.makePlan(ctx, t, name, use); err != nil {
 				return repo.Plan{}, err
 			}
 		}
@@ -74,7 +76,7 @@ func (t *tables) usedPlan(name repo.ActionName, use repo.UseAction) *planRow {
 }
 
 // makePlan stores a new plan.
-func (t *tables) makePlan(ctx context.Context, name repo.ActionName, use repo.UseAction) (*planRow, error) {
+func (p plans) makePlan(ctx context.Context, t *tables, name repo.ActionName, use repo.UseAction) (*planRow, error) {
 	action, err := t.action(name)
 	if err != nil {
 		return nil, err
@@ -83,7 +85,7 @@ func (t *tables) makePlan(ctx context.Context, name repo.ActionName, use repo.Us
 	if err != nil {
 		return nil, err
 	}
-	if err := t.putUnderParent(&plan); err != nil {
+	if err := p.putUnderParent(t, &plan); err != nil {
 		return nil, err
 	}
 	return t.insertPlan(plan, *action, use), nil
@@ -111,11 +113,11 @@ func (t *tables) insertPlan(plan repo.Plan, action repo.Action, use repo.UseActi
 }
 
 // putUnderParent puts a child plan into its parent's tree.
-func (t *tables) putUnderParent(plan *repo.Plan) error {
+func (p plans) putUnderParent(t *tables, plan *repo.Plan) error {
 	if plan.ParentID.IsZero() {
 		return nil
 	}
-	parent, err := t.plan(plan.ParentID)
+	parent, err := p.plan(t, plan.ParentID)
 	if err != nil {
 		return err
 	}

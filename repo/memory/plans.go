@@ -23,11 +23,14 @@ type planRow struct {
 func planOf(r *planRow) repo.Plan { return copyPlan(r.Plan) }
 
 func (p plans) Get(ctx context.Context, id repo.ID) (repo.Plan, error) {
-	return runOn(ctx, p.read, (*tables).plan, id, func(_ *tables, r *planRow) (repo.Plan, error) { return planOf(r), nil })
+	return runOn(ctx, p.read, p.plan, id, func(_ *tables, r *planRow) (repo.Plan, error) { return planOf(r), nil })
 }
 
 func (p plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page) (repo.List[repo.Plan], error) {
-	list, err := rules.PlanList(filter, page)
+	if is, err := rules.SelectsInView(p.options.view, &filter.Namespace); !is {
+		return repo.List[repo.Plan]{}, err
+	}
+	list, err := rules.PlanList(p.options.view, filter, page)
 	if err != nil {
 		return repo.List[repo.Plan]{}, err
 	}
@@ -69,7 +72,7 @@ func (p plans) History(ctx context.Context, id repo.ID, from int64, limit int) (
 	if err != nil {
 		return nil, err
 	}
-	return runOn(ctx, p.read, (*tables).plan, id, func(_ *tables, r *planRow) ([]repo.PlanEvent, error) {
+	return runOn(ctx, p.read, p.plan, id, func(_ *tables, r *planRow) ([]repo.PlanEvent, error) {
 		count := int64(len(r.events))
 		first := min(max(from, 1)-1, count)
 		return append([]repo.PlanEvent{}, r.events[first:min(first+int64(limit), count)]...), nil
@@ -86,11 +89,11 @@ func (p plans) Unlink(ctx context.Context, sessionID, planID repo.ID) error {
 
 func (p plans) relink(ctx context.Context, sessionID, planID repo.ID, change func(*sessionRow, repo.ID)) error {
 	return exec(ctx, p.write, func(t *tables) error {
-		session, err := t.editSession(sessionID)
+		session, err := p.editSession(t, sessionID)
 		if err != nil {
 			return err
 		}
-		if _, err := t.plan(planID); err != nil {
+		if _, err := p.plan(t, planID); err != nil {
 			return err
 		}
 		change(session, planID)

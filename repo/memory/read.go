@@ -21,8 +21,8 @@ func (s sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapsh
 	err = exec(ctx, s.read, func(t *tables) (err error) {
 		var own, shared []repo.Scope
 		for i, id := range read.IDs {
-			if r := t.sessions.get(id); r != nil {
-				snapshot.Sessions[i] = &repo.SessionSnapshot{Session: r.snapshot(t)}
+			if r, missing := s.session(t, id); missing == nil {
+				snapshot.Sessions[i] = &repo.SessionSnapshot{Session: s.snapshot(t, r)}
 				messages[i], snapshot.Sessions[i].Cut = selected(r, read)
 				own = append(own, repo.Scope{SessionID: id})
 			}
@@ -33,7 +33,7 @@ func (s sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapsh
 		for _, name := range read.Scopes {
 			shared = append(shared, repo.Scope{Name: name})
 		}
-		snapshot.Scopes, err = t.readScopes(s.options.view, append(own, shared...))
+		snapshot.Scopes, err = s.readScopes(t, append(own, shared...))
 		return err
 	})
 	if err != nil {

@@ -1,6 +1,10 @@
 package memory
 
-import "context"
+import (
+	"context"
+
+	"github.com/seed-df90f812/agentstore/internal/rules"
+)
 
 // way is one of a handle's ways to lock its tables: read or write.
 type way func(context.Context) (*tables, error)
@@ -12,7 +16,8 @@ func run[Answer any](ctx context.Context, way way, operation func(*tables) (Answ
 		return answer, err
 	}
 	defer t.mu.Unlock()
-	return operation(t)
+	answer, err = operation(t)
+	return answer, rules.ErrorOutOfView(err)
 }
 
 // runOn runs an operation on the row that find finds: a session, an action or a plan.
@@ -35,7 +40,7 @@ func exec(ctx context.Context, way way, operation func(*tables) error) error {
 }
 
 // each converts each row to a value.
-func each[Row, Value any](rows []*Row, valueOf func(*Row) Value) []Value {
+func each[Row, Value any](rows []Row, valueOf func(Row) Value) []Value {
 	values := make([]Value, len(rows))
 	for i, row := range rows {
 		values[i] = valueOf(row)

@@ -68,13 +68,14 @@ func (r *sessionRow) commit() {
 	*committed = *r
 }
 
-// snapshot returns the session in the form that callers get.
-func (r *sessionRow) snapshot(t *tables) repo.Session {
+// snapshot returns a session in the form that callers get, without plans of other namespaces, which the whole store may have linked.
+func (s sessions) snapshot(t *tables, r *sessionRow) repo.Session {
 	session := copySession(r.Session)
 	session.Plans = nil
 	for _, id := range r.planIDs {
-		plan := t.plans.get(id)
-		session.Plans = append(session.Plans, repo.LinkedPlan{ID: id, Namespace: plan.Namespace, Stage: plan.Stage})
+		if plan, missing := s.plan(t, id); missing == nil {
+			session.Plans = append(session.Plans, repo.LinkedPlan{ID: id, Namespace: plan.Namespace, Stage: plan.Stage})
+		}
 	}
 	session.MessageCount = r.next()
 	return session

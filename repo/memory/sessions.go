@@ -28,7 +28,7 @@ func (s sessions) recordSession(t *tables, now time.Time, entry repo.AuditEntry)
 
 func (s sessions) Create(ctx context.Context, new repo.NewSession) (repo.Session, error) {
 	chosen := !new.ID.IsZero()
-	new, err := rules.NormalizeSession(new)
+	new, err := rules.NormalizeSession(s.options.view, new)
 	if err != nil {
 		return repo.Session{}, err
 	}
@@ -36,7 +36,7 @@ func (s sessions) Create(ctx context.Context, new repo.NewSession) (repo.Session
 		stored := t.taken(new.ID, repo.SessionKey{Namespace: new.Namespace, Key: new.Key})
 		switch {
 		case len(stored) > 0:
-			return rules.FoundSession(new, chosen, each(stored, func(r *sessionRow) repo.Session { return r.snapshot(t) })...)
+			return rules.FoundSession(s.options.view, new, chosen, each(stored, func(r *sessionRow) repo.Session { return s.snapshot(t, r) })...)
 		case t.deletedIDs.get(new.ID) != nil:
 			return repo.Session{}, rules.SessionDeleted(new.ID)
 		}
@@ -46,16 +46,16 @@ func (s sessions) Create(ctx context.Context, new repo.NewSession) (repo.Session
 		s.recordSession(t, now, repo.AuditEntry{
 			Type: events.SessionCreated, Namespace: r.Namespace, Actor: new.Actor, SessionID: new.ID, Details: json.RawMessage(`{}`),
 		})
-		return r.snapshot(t), nil
+		return s.snapshot(t, r), nil
 	})
 }
 
 func (s sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
-	return runOn(ctx, s.read, (*tables).session, id, func(t *tables, r *sessionRow) (repo.Session, error) { return r.snapshot(t), nil })
+	return runOn(ctx, s.read, s.session, id, func(t *tables, r *sessionRow) (repo.Session, error) { return s.snapshot(t, r), nil })
 }
 
 func (s sessions) Find(ctx context.Context, key repo.SessionKey) (repo.ID, error) {
-	normal, err := rules.NormalizeKey(key)
+	normal, err := rules.NormalizeKey(s.options.view, key)
 	if err != nil {
 		return repo.ID{}, err
 	}
@@ -72,7 +72,7 @@ func (s sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpd
 	if err := rules.CheckSessionUpdate(update); err != nil {
 		return repo.Session{}, err
 	}
-	return runOn(ctx, s.write, (*tables).editSession, id, func(t *tables, r *sessionRow) (repo.Session, error) {
+	return runOn(ctx, s.write, s.editSession, id, func(t *tables, r *sessionRow) (repo.Session, error) {
 		if err := rules.SessionVersion(update, id, r.Version); err != nil {
 			return repo.Session{}, err
 		}
@@ -102,7 +102,7 @@ func (s sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpd
 			r.FencedOnly = *update.FencedOnly
 		}
 		r.Version++
-		return r.snapshot(t), nil
+		return s.snapshot(t, r), nil
 	})
 }
 
@@ -111,7 +111,7 @@ func (s sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (
 	if err != nil {
 		return repo.Usage{}, err
 	}
-	return runOn(ctx, s.write, (*tables).editSession, id, func(t *tables, r *sessionRow) (repo.Usage, error) {
+	return runOn(ctx, s.write, s.editSession, id, func(t *tables, r *sessionRow) (repo.Usage, error) {
 		usage, budget := r.Usage, r.Budget
 		if known := r.usages.get(add.ID); known != nil {
 			if err := rules.UsageConflict(add, id, *known); err != nil {
@@ -138,7 +138,7 @@ func (s sessions) Delete(ctx context.Context, id repo.ID, conditions ...repo.Del
 	if err != nil {
 		return repo.DeletedSession{}, err
 	}
-	return runOn(ctx, s.write, (*tables).session, id, func(t *tables, r *sessionRow) (repo.DeletedSession, error) {
+	return runOn(ctx, s.write, s.session, id, func(t *tables, r *sessionRow) (repo.DeletedSession, error) {
 		if err := rules.Deletable(id, only, t.held(r.Namespace, r.Owner, id), t.inUse(r), r.Version, r.next(), r.idleSince()); err != nil {
 			return repo.DeletedSession{}, err
 		}

@@ -10,6 +10,9 @@ import (
 )
 
 func (s sessions) List(ctx context.Context, filter repo.SessionFilter, page repo.Page) (repo.List[repo.Session], error) {
+	if is, err := rules.SelectsInView(s.options.view, &filter.Namespace); !is {
+		return repo.List[repo.Session]{}, err
+	}
 	if !filter.IdleSince.IsZero() {
 		return s.listIdle(ctx, filter, page)
 	}
@@ -24,7 +27,7 @@ func (s sessions) List(ctx context.Context, filter repo.SessionFilter, page repo
 	return run(ctx, s.read, func(t *tables) (repo.List[repo.Session], error) {
 		// One more than asked for tells whether there is a next page.
 		found := t.listSessions(list.Filter, after, list.Limit+1)
-		return rules.PageOf(list, found, func(r *sessionRow) (repo.Session, error) { return r.snapshot(t), nil })
+		return rules.PageOf(list, found, func(r *sessionRow) (repo.Session, error) { return s.snapshot(t, r), nil })
 	})
 }
 
@@ -84,7 +87,7 @@ func (s sessions) listActive(ctx context.Context, filter repo.SessionFilter, pag
 		// One more than asked for tells whether there is a next page.
 		found = found[:min(len(found), list.Limit+1)]
 		return rules.ActivePage(rules.PageOf(list, found, func(r *sessionRow) (rules.ActiveSession, error) {
-			return rules.ActiveSession{Session: r.snapshot(t), Place: rules.Place{CreatedAt: r.UpdatedAt, ID: r.ID}}, nil
+			return rules.ActiveSession{Session: s.snapshot(t, r), Place: rules.Place{CreatedAt: r.UpdatedAt, ID: r.ID}}, nil
 		}))
 	})
 }
@@ -104,7 +107,7 @@ func (s sessions) listIdle(ctx context.Context, filter repo.SessionFilter, page 
 		// One more than asked for tells whether there is a next page.
 		found = found[:min(len(found), list.Limit+1)]
 		return rules.ActivePage(rules.PageOf(list, found, func(r *sessionRow) (rules.ActiveSession, error) {
-			return rules.ActiveSession{Session: r.snapshot(t), Place: rules.Place{CreatedAt: r.UpdatedAt, ID: r.ID}}, nil
+			return rules.ActiveSession{Session: s.snapshot(t, r), Place: rules.Place{CreatedAt: r.UpdatedAt, ID: r.ID}}, nil
 		}))
 	})
 }
@@ -117,7 +120,7 @@ func (s sessions) Namespaces(ctx context.Context, page repo.Page) (repo.List[str
 	return run(ctx, s.read, func(t *tables) (repo.List[string], error) {
 		all := map[string]bool{}
 		for _, r := range t.sessions.all() {
-			if r.Namespace > list.After {
+			if r.Namespace > list.After && rules.IsInView(s.options.view, r.Namespace) {
 				all[r.Namespace] = true
 			}
 		}

@@ -23,7 +23,7 @@ func (s state) Get(ctx context.Context, scope repo.Scope, key string) (repo.Stat
 		return repo.StateValue{}, err
 	}
 	return run(ctx, s.read, func(t *tables) (repo.StateValue, error) {
-		r, err := t.scope(rules.ScopeInView(s.options.view, scope))
+		r, err := s.scope(t, rules.ScopeInView(s.options.view, scope))
 		if err != nil {
 			return repo.StateValue{}, err
 		}
@@ -41,17 +41,17 @@ func (s state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeStat
 		return nil, err
 	}
 	scopes = slices.Clone(scopes)
-	return run(ctx, s.read, func(t *tables) ([]repo.ScopeState, error) { return t.readScopes(s.options.view, scopes) })
+	return run(ctx, s.read, func(t *tables) ([]repo.ScopeState, error) { return s.readScopes(t, scopes) })
 }
 
-// readScopes returns scopes of a view with all of their keys. Errors: repo.NotFoundError,
+// readScopes returns scopes with all of their keys. Errors: repo.NotFoundError,
 // repo.LimitExceededError.
-func (t *tables) readScopes(view string, scopes []repo.Scope) ([]repo.ScopeState, error) {
+func (h *handle) readScopes(t *tables, scopes []repo.Scope) ([]repo.ScopeState, error) {
 	states, found := make([]repo.ScopeState, len(scopes)), make([][]*repo.StateValue, len(scopes))
 	keys, size := 0, 0
 	for i, scope := range scopes {
 		states[i].Scope = scope
-		r, err := t.scope(rules.ScopeInView(view, scope))
+		r, err := h.scope(t, rules.ScopeInView(h.options.view, scope))
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +90,7 @@ func (s state) List(ctx context.Context, scope repo.Scope, prefix string, page r
 		return repo.StatePage{}, err
 	}
 	return run(ctx, s.read, func(t *tables) (repo.StatePage, error) {
-		r, err := t.scope(rules.ScopeInView(s.options.view, scope))
+		r, err := s.scope(t, rules.ScopeInView(s.options.view, scope))
 		if err != nil || r == nil {
 			return repo.StatePage{}, err
 		}
@@ -106,11 +106,13 @@ func (s state) Change(ctx context.Context, changes []repo.StateChange, condition
 	}
 	checked.InView(s.options.view)
 	return run(ctx, s.write, func(t *tables) ([]repo.ScopeVersion, error) {
-		plan, err := t.planState(checked)
+		plan, err := s.planState(t, checked)
 		if err != nil {
 			return nil, err
 		}
-		return t.changeState(plan, t.now()), nil
+		changed := t.changeState(plan, t.now())
+		rules.ScopesOutOfView(changed)
+		return changed, nil
 	})
 }
 
@@ -123,9 +125,9 @@ type statePlan struct {
 
 // planState checks changes against what is stored, and changes nothing. Errors:
 // repo.NotFoundError, repo.VersionConflictError, repo.RefusedError.
-func (t *tables) planState(changes rules.StateChanges) (statePlan, error) {
+func (s state) planState(t *tables, changes rules.StateChanges) (statePlan, error) {
 	for _, scope := range changes.Scopes {
-		r, err := t.scope(scope.Scope)
+		r, err := s.scope(t, scope.Scope)
 		if err != nil {
 			return statePlan{}, err
 		}

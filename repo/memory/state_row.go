@@ -27,9 +27,9 @@ func (r *scopeRow) commit() {
 
 // scope returns a scope, or nil if it does not exist. Error: repo.NotFoundError, for a
 // session.
-func (t *tables) scope(scope repo.Scope) (*scopeRow, error) {
+func (h *handle) scope(t *tables, scope repo.Scope) (*scopeRow, error) {
 	if scope.Name == "" {
-		if _, err := t.session(scope.SessionID); err != nil {
+		if _, err := h.session(t, scope.SessionID); err != nil {
 			return nil, err
 		}
 	}

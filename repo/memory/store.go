@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-df90f812/agentstore/audit/auditlog"
 	"github.com/seed-df90f812/agentstore/internal/rules"
-	"github.com/seed-df90f812/agentstore/internal/view"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/removal"
 )
@@ -72,9 +71,6 @@ type core struct {
 	// watches are the sessions and streams whose followers wait.
 	watches map[repo.ID]*watch
 
-	// viewed is what views know.
-	viewed view.Known
-
 	// turn is a lock whose waiters also wait for their contexts, and get it in the
 	// order of their calls. A transaction holds it from begin to end. Other writers
 	// acquire it only while it is held.
@@ -115,8 +111,13 @@ func open(t *tables, options Options) *Store {
 func (s *Store) In(namespace string) repo.Store {
 	below := &handle{tables: s.tables, options: s.options, closing: s.closing, of: s.handle, ended: rules.CheckNamespace(namespace)}
 	below.options.view = namespace
-	return view.New(&Store{below}, namespace, &s.tables.viewed)
+	return view{&Store{below}}
 }
+
+// view ends with its store.
+type view struct{ repo.Store }
+
+func (view) Close() error { return nil }
 
 // Refusing returns a store whose operations return err.
 func (s *Store) Refusing(err error) *Store {

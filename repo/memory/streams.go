@@ -77,8 +77,14 @@ func (s streams) Get(ctx context.Context, key string) (repo.Stream, error) {
 		case !row.ExpiresAt.After(t.now()):
 			return repo.Stream{}, rules.StreamGone(key, row.ID)
 		}
-		return row.Stream, nil
+		return outOfView(row.Stream), nil
 	})
+}
+
+// outOfView returns a stream with the key that its view knows.
+func outOfView(stream repo.Stream) repo.Stream {
+	stream.Key = rules.OutOfView(stream.Key)
+	return stream
 }
 
 // sweepPause is the least time between two looks at all streams for those that have expired.
@@ -96,13 +102,13 @@ func (s streams) Open(ctx context.Context, stream repo.NewStream) (repo.Stream, 
 			t.swept = now
 			t.removeStreams(now, math.MaxInt)
 		}
-		if !stream.Session.IsZero() && t.sessions.get(stream.Session) == nil {
-			return repo.Stream{}, &repo.NotFoundError{Kind: "session", ID: stream.Session}
+		if _, err := s.session(t, stream.Session); err != nil && !stream.Session.IsZero() {
+			return repo.Stream{}, err
 		}
 		if err := t.checkOpen(stream); err != nil {
 			return repo.Stream{}, err
 		}
-		return t.openStream(stream, now), nil
+		return outOfView(t.openStream(stream, now)), nil
 	})
 }
 
@@ -133,10 +139,11 @@ func (t *tables) openStream(stream repo.NewStream, now time.Time) repo.Stream {
 	return opened.Stream
 }
 
-// writable returns a stream as it is, and as it is to be changed. gone: it has expired. stored is nil if it was removed.
-func (t *tables) writable(stream repo.Stream) (row *streamRow, changed streamRow, stored *repo.Stream, gone bool) {
+// writable returns a stream as it is, and as it is to be changed. gone: it has expired. stored is nil if it was removed, or is not in
+// the view.
+func (s streams) writable(t *tables, stream repo.Stream) (row *streamRow, changed streamRow, stored *repo.Stream, gone bool) {
 	now := t.now()
-	if row = t.streams.get(stream.ID); row == nil {
+	if row = t.streams.get(stream.ID); row == nil || !s.has(t, row) {
 		return nil, changed, nil, true
 	}
 	changed = *row
@@ -151,7 +158,7 @@ func (s streams) Append(ctx context.Context, stream repo.Stream, parts ...[]byte
 	}
 	next := stream.Next + int64(len(parts))
 	err = exec(ctx, s.write, func(t *tables) error {
-		row, changed, stored, gone := t.writable(stream)
+		row, changed, stored, gone := s.writable(t, stream)
 		if err := rules.CheckStreamWriter(stream, stored, gone); err != nil {
 			return err
 		}
@@ -184,7 +191,7 @@ func (s streams) end(ctx context.Context, stream repo.Stream, status repo.Stream
 		return err
 	}
 	return exec(ctx, s.write, func(t *tables) error {
-		row, changed, stored, gone := t.writable(stream)
+		row, changed, stored, gone := s.writable(t, stream)
 		key, newest := rules.InView(s.options.view, stream.Key), int64(0)
 		if row != nil {
 			key = row.Key
@@ -216,32 +223,23 @@ func (s streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (r
 	})
 }
 
-// InView is for internal/view.
-func (s streams) InView(ctx context.Context, id repo.ID) (bool, error) {
-	return run(ctx, s.read, func(t *tables) (bool, error) {
-		row := t.streams.get(id)
-		return row != nil && s.has(t, row), nil
-	})
-}
-
 // has reports whether a stream is in the view: it was opened there, or for a session of it. Another store has all.
 func (s streams) has(t *tables, row *streamRow) bool {
 	namespace, _ := rules.SplitView(row.Key)
-	session := t.sessions.get(row.Session)
-	return s.options.view == "" || namespace == s.options.view || session != nil && session.Namespace == s.options.view
+	_, missing := s.session(t, row.Session)
+	return rules.IsInView(s.options.view, namespace) || missing == nil
 }
 
-// ofSession returns the streams of a session that live, after one of them, whoever opened them: a view asks for its own sessions.
+// ofSession returns the streams of a session that live, after one of them, whoever opened them.
 func (s streams) ofSession(t *tables, sessionID repo.ID, after repo.Stream) []repo.Stream {
+	if _, err := s.session(t, sessionID); err != nil {
+		return nil
+	}
 	now := t.now()
 	rows := t.streams.where(func(row *streamRow) bool {
-		return row.Session == sessionID && !sessionID.IsZero() && row.ExpiresAt.After(now) && rules.CompareStreams(row.Stream, after) > 0
+		return row.Session == sessionID && row.ExpiresAt.After(now) && rules.CompareStreams(row.Stream, after) > 0
 	})
-	streams := each(rows, func(row *streamRow) repo.Stream {
-		stream := row.Stream
-		_, stream.Key = rules.SplitView(row.Key)
-		return stream
-	})
+	streams := each(rows, func(row *streamRow) repo.Stream { return outOfView(row.Stream) })
 	slices.SortFunc(streams, rules.CompareStreams)
 	return streams
 }

@@ -68,7 +68,7 @@ func (s streams) look(ctx context.Context, key string, at repo.StreamPosition) (
 		}
 		named := ""
 		if row != nil {
-			_, named = rules.SplitView(row.Key)
+			named = rules.OutOfView(row.Key)
 		}
 		switch {
 		case named != key:
@@ -121,7 +121,7 @@ func (s streams) lookAtSession(
 		return nil, nil, rules.CannotFollowStream()
 	}
 	err = exec(ctx, s.read, func(t *tables) error {
-		if t.sessions.get(sessionID) == nil {
+		if _, missing := s.session(t, sessionID); missing != nil {
 			return rules.Deleted(sessionID, !first)
 		}
 		listed := s.ofSession(t, sessionID, repo.Stream{Status: "~"})

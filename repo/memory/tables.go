@@ -117,10 +117,12 @@ func lacksCopy[K comparable, Row any](rows table[K, Row], id K) bool {
 func (t *tables) session(id repo.ID) (*sessionRow, error) {
 	r := t.sessions.get(id)
 	if r == nil {
-		return nil, &repo.NotFoundError{Kind: "session", ID: id}
+		return nil, sessionNotFound(id)
 	}
 	return r, nil
 }
+
+func sessionNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "session", ID: id} }
 
 // editSession returns a session to be changed. The caller checks everything first, so
 // that it never stops in the middle of a change. Error: repo.NotFoundError.
@@ -193,7 +195,9 @@ func (t *tables) action(name repo.ActionName) (*repo.Action, error) {
 func (t *tables) plan(id repo.ID) (*planRow, error) {
 	r := t.plans.get(id)
 	if r == nil {
-		return nil, &repo.NotFoundError{Kind: "plan", ID: id}
+		return nil, planNotFound(id)
 	}
 	return r, nil
 }
+
+func planNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "plan", ID: id} }

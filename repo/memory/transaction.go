@@ -6,7 +6,6 @@ import (
 
 	"github.com/seed-df90f812/agentstore/internal/inside"
 	"github.com/seed-df90f812/agentstore/internal/observed"
-	"github.com/seed-df90f812/agentstore/internal/view"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -49,6 +48,6 @@ func (h *handle) end() {
 
 // IsTx reports whether the repositories are those of a transaction in memory.
 func IsTx(r repo.Repositories) bool {
-	h, is := view.Below(observed.Below(r)).(*handle)
+	h, is := observed.Below(r).(*handle)
 	return is && h.tables.base != nil
 }

@@ -28,25 +28,24 @@ func (s sessions) Turn(ctx context.Context, sessionID repo.ID, id string) (repo.
 	if err := rules.CheckTurnID(id); err != nil {
 		return repo.AppendedTurn{}, err
 	}
-	return runOn(ctx, s.read, (*tables).session, sessionID, func(t *tables, r *sessionRow) (repo.AppendedTurn, error) {
+	return runOn(ctx, s.read, s.session, sessionID, func(t *tables, r *sessionRow) (repo.AppendedTurn, error) {
 		stored := r.turns.get(id)
 		if stored == nil {
 			return repo.AppendedTurn{}, &repo.NotFoundError{Kind: "turn", Name: id}
 		}
-		return t.repeated(&rules.Turn{SessionID: sessionID}, stored.messages(r), stored.plan), nil
+		return s.repeated(t, &rules.Turn{SessionID: sessionID}, stored.messages(r), stored.plan), nil
 	})
 }
 
 // AppendTurn checks the turn outside of the lock. So it does so again if the key that names the session has another one by then.
 func (s sessions) AppendTurn(ctx context.Context, given repo.Turn) (result repo.AppendedTurn, err error) {
-	key, named := rules.KeyOfTurn(given)
+	key, named := rules.KeyOfTurn(s.options.view, given)
 	for id := repo.NewID(); ; {
-		turn, err := rules.NormalizeTurn(given, id)
+		turn, err := rules.NormalizeTurn(s.options.view, given, id)
 		if err != nil {
 			return result, err
 		}
 		s.counter().Add(turn.Messages)
-		turn.InView(s.options.view)
 		again := false
 		result, err = run(ctx, s.write, func(t *tables) (result repo.AppendedTurn, err error) {
 			if stored := t.byKey.get(key); named && stored != nil && *stored != id {
@@ -77,10 +76,11 @@ func (s sessions) appendTurn(ctx context.Context, t *tables, turn *rules.Turn) (
 		}
 		r = &sessionRow{Session: copySession(rules.StoredSession(*turn.Create, now, now))}
 		result.Created = true
-	} else if r, err = t.editSession(turn.SessionID); err != nil {
+	} else if r, err = s.editSession(t, turn.SessionID); err != nil {
+		if turn.Create != nil { // it exists
+			err = rules.InOtherNamespace(turn.SessionID)
+		}
 		return result, err
-	} else if s.options.view != "" && s.options.view != r.Namespace { // it was not there when the view looked
-		return result, rules.InOtherNamespace(turn.SessionID)
 	}
 	messages := make([]repo.Message, len(turn.Messages))
 	for i := range messages {
@@ -90,11 +90,11 @@ func (s sessions) appendTurn(ctx context.Context, t *tables, turn *rules.Turn) (
 		if err := turn.StoredTurn(stored.digest); err != nil {
 			return repo.AppendedTurn{}, err
 		}
-		return t.repeated(turn, stored.messages(r), stored.plan), nil
+		return s.repeated(t, turn, stored.messages(r), stored.plan), nil
 	}
 	if turn.Repeatable && turn.OnlyMessages() {
 		if known := r.stored(messages); known != nil {
-			repeated := t.repeated(turn, known, repo.ID{})
+			repeated := s.repeated(t, turn, known, repo.ID{})
 			return repeated, rules.AppendConflict(turn.SessionID, turn.Messages, repeated.Messages)
 		}
 	}
@@ -150,6 +150,7 @@ func (s sessions) appendTurn(ctx context.Context, t *tables, turn *rules.Turn) (
 		}
 		result.Usage = &made.Usage
 	}
+	rules.TurnOutOfView(&result)
 	return result, nil
 }
 
@@ -217,12 +218,12 @@ func (t *tables) writeState(made rules.TurnChanges, now time.Time) {
 }
 
 // repeated returns the result of a turn that is stored.
-func (t *tables) repeated(turn *rules.Turn, messages []*repo.Message, plan repo.ID) repo.AppendedTurn {
+func (s sessions) repeated(t *tables, turn *rules.Turn, messages []*repo.Message, plan repo.ID) repo.AppendedTurn {
 	result := repo.AppendedTurn{SessionID: turn.SessionID, Repeated: true}
 	if len(messages) > 0 {
 		result.Messages = each(messages, copyMessage)
 	}
-	if row := t.plans.get(plan); row != nil {
+	if row, missing := s.plan(t, plan); missing == nil {
 		stored := planOf(row)
 		result.Plan = &stored
 	}
@@ -249,5 +250,6 @@ func (t *tables) repeated(turn *rules.Turn, messages []*repo.Message, plan repo.
 		usage := t.sessions.get(turn.SessionID).Usage
 		result.Usage = &usage
 	}
+	rules.TurnOutOfView(&result)
 	return result
 }

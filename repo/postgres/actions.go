@@ -11,10 +11,10 @@ import (
 )
 
 // actions implements repo.Actions.
-type actions struct{ exec executor }
+type actions struct{ base }
 
 func (a *actions) Create(ctx context.Context, new repo.NewAction) (repo.Action, error) {
-	name, definition, err := rules.NormalizeAction(new)
+	name, definition, err := rules.NormalizeAction(a.view, new)
 	if err != nil {
 		return repo.Action{}, err
 	}
@@ -40,7 +40,7 @@ func (a *actions) Create(ctx context.Context, new repo.NewAction) (repo.Action, 
 }
 
 func (a *actions) Get(ctx context.Context, name string) (repo.Action, error) {
-	parsed, err := repo.ParseActionName(name)
+	parsed, err := rules.ParseAction(a.view, name)
 	if err != nil {
 		return repo.Action{}, err
 	}
@@ -56,6 +56,9 @@ func (a *actions) get(ctx context.Context, name repo.ActionName) (repo.Action, e
 }
 
 func (a *actions) List(ctx context.Context, filter repo.ActionFilter, page repo.Page) (repo.List[repo.Action], error) {
+	if is, err := rules.SelectsInView(a.view, &filter.Namespace); !is {
+		return repo.List[repo.Action]{}, err
+	}
 	list, err := rules.ActionList(filter, page)
 	return listed(a.exec.read, list, err, func(by way) ([]db.Action, error) {
 		return run(ctx, by, queries.ActionList, db.ActionListParams{
@@ -83,7 +86,7 @@ func stateOf(filter repo.ActionFilter) string {
 const actionArchived = "archived"
 
 func (a *actions) Update(ctx context.Context, name string, version int64, definition repo.ActionDefinition) (repo.Action, error) {
-	parsed, definition, err := rules.NormalizeActionUpdate(name, version, definition)
+	parsed, definition, err := rules.NormalizeActionUpdate(a.view, name, version, definition)
 	if err != nil {
 		return repo.Action{}, err
 	}
@@ -107,7 +110,7 @@ func (a *actions) Update(ctx context.Context, name string, version int64, defini
 }
 
 func (a *actions) Archive(ctx context.Context, name string) (repo.Action, error) {
-	parsed, err := repo.ParseActionName(name)
+	parsed, err := rules.ParseAction(a.view, name)
 	if err != nil {
 		return repo.Action{}, err
 	}
@@ -119,7 +122,7 @@ func (a *actions) Archive(ctx context.Context, name string) (repo.Action, error)
 }
 
 func (a *actions) Delete(ctx context.Context, name string) error {
-	parsed, err := repo.ParseActionName(name)
+	parsed, err := rules.ParseAction(a.view, name)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 
 func (s *sessions) Append(ctx context.Context, sessionID repo.ID, messages ...repo.NewMessage) ([]repo.Message, error) {
 	messages, repeatable, err := rules.NormalizeMessages(messages)
-	if err != nil {
+	if err = s.checkSession(ctx, sessionID, err); err != nil {
 		return nil, err
 	}
 	s.counter.Add(messages)

@@ -14,10 +14,10 @@ import (
 )
 
 // audit implements repo.Audit.
-type audit struct{ exec executor }
+type audit struct{ base }
 
 func (a *audit) Record(ctx context.Context, entries ...repo.AuditEntry) error {
-	normal, err := rules.NormalizeEntries(entries)
+	normal, err := rules.NormalizeEntries(a.view, entries)
 	if err != nil {
 		return err
 	}
@@ -63,13 +63,20 @@ func recordAudit(ctx context.Context, q db.DBTX, entries []repo.AuditEntry) (wri
 
 func (a *audit) Entry(ctx context.Context, id repo.ID) (repo.AuditEntry, error) {
 	row, err := run(ctx, a.exec.read, queries.AuditGet, toUUID(id))
+	missing := error(&repo.NotFoundError{Kind: "audit entry", ID: id})
+	if err == nil && !rules.IsInView(a.view, fromNullable(row.Namespace)) {
+		err = missing
+	}
 	if err != nil {
-		return repo.AuditEntry{}, conn.OrMissing(err, &repo.NotFoundError{Kind: "audit entry", ID: id})
+		return repo.AuditEntry{}, conn.OrMissing(err, missing)
 	}
 	return auditEntryOf(row), nil
 }
 
 func (a *audit) List(ctx context.Context, filter repo.AuditFilter, page repo.Page) (repo.List[repo.AuditEntry], error) {
+	if is, err := rules.SelectsInView(a.view, &filter.Namespace); !is {
+		return repo.List[repo.AuditEntry]{}, err
+	}
 	list, err := rules.AuditList(filter, page)
 	return listed(a.exec.read, list, err, func(by way) ([]db.AuditEntry, error) {
 		return a.list(ctx, by, list.Filter, list.After, list.Limit+1) // one extra row tells whether there is a next page
@@ -101,6 +108,9 @@ func (a *audit) list(
 }
 
 func (a *audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (count int64, more bool, err error) {
+	if is, err := rules.SelectsInView(a.view, &filter.Namespace); !is {
+		return 0, false, err
+	}
 	if filter, err = rules.NormalizeAuditFilter(filter); err != nil {
 		return 0, false, err
 	}
@@ -118,6 +128,9 @@ func (a *audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (
 
 // Export reads one page at a time, and holds no connection while it writes.
 func (a *audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer) error {
+	if is, err := rules.SelectsInView(a.view, &filter.Namespace); !is {
+		return err
+	}
 	filter, err := rules.NormalizeAuditFilter(filter)
 	if err != nil {
 		return err

@@ -78,7 +78,7 @@ func (s *sink) failed(ctx context.Context, err error) error {
 }
 
 func (s *sink) Record(ctx context.Context, entries []repo.AuditEntry) (auditlog.Recorded, error) {
-	normal, err := rules.NormalizeEntries(entries)
+	normal, err := rules.NormalizeEntries("", entries)
 	if err != nil {
 		return auditlog.Recorded{}, err
 	}

@@ -57,7 +57,7 @@ func (a *auditStore) Prune(ctx context.Context, prune auditlog.Prune) (pruned au
 		return pruned, err
 	}
 	// The entry is recorded first, so that no removal is without one.
-	if err := (&audit{a.exec}).Record(ctx, entry); err != nil {
+	if err := (&audit{base{exec: a.exec}}).Record(ctx, entry); err != nil {
 		return pruned, err
 	}
 	batch := db.AuditPruneBatchParams{AfterOccurredAt: next.AfterOccurredAt, AfterID: next.AfterID, ByEntry: toUUID(entry.ID), MaxRows: pruneRows}

@@ -15,8 +15,8 @@ import (
 // is forked is written, so that a deletion of that, at whatever isolation level, meets the fork.
 func (s *sessions) Fork(ctx context.Context, id repo.ID, at int64, new repo.NewSession) (repo.Session, error) {
 	chosen := !new.ID.IsZero()
-	new, err := rules.NormalizeFork(at, new)
-	if err != nil {
+	new, err := rules.NormalizeFork(s.view, at, new)
+	if err = s.checkSession(ctx, id, err); err != nil {
 		return repo.Session{}, err
 	}
 	var created repo.Session
@@ -52,15 +52,13 @@ func (s *sessions) Fork(ctx context.Context, id repo.ID, at int64, new repo.NewS
 		return repo.Session{}, s.exec.noted(err)
 	}
 	s.exec.branch(created.ID)
-	if new.Key != "" {
-		s.exec.learn(repo.SessionKey{Namespace: new.Namespace, Key: new.Key}, created.ID)
-	}
+	s.made(new, created.ID)
 	return created, nil
 }
 
 // forked returns the answer for a fork that found an existing session, or that one with its id was deleted.
 func (s *sessions) forked(ctx context.Context, q db.DBTX, new repo.NewSession, chosen bool, of db.ForkIsOfParams) (repo.Session, error) {
-	in := &sessions{exec: bound{tx: q.(pgx.Tx)}, audited: s.audited}
+	in := &sessions{base: base{exec: bound{tx: q.(pgx.Tx)}, view: s.view}, audited: s.audited}
 	stored, err := in.taken(ctx, new.ID, new.Namespace, new.Key)
 	switch {
 	case err != nil:
@@ -74,7 +72,7 @@ func (s *sessions) forked(ctx context.Context, q db.DBTX, new repo.NewSession, c
 	if err != nil {
 		return repo.Session{}, err
 	}
-	created, err := rules.Forked(new, chosen, same, stored...)
+	created, err := rules.Forked(s.view, new, chosen, same, stored...)
 	return created, asAnswer(err)
 }
 
@@ -87,7 +85,7 @@ func asAnswer(err error) error {
 }
 
 func (s *sessions) Branches(ctx context.Context, sessionID repo.ID, sequence int64) ([]repo.Branch, error) {
-	if err := rules.CheckSequence("sequence", sequence); err != nil {
+	if err := s.checkSession(ctx, sessionID, rules.CheckSequence("sequence", sequence)); err != nil {
 		return nil, err
 	}
 	rows, err := run(ctx, s.exec.read, queries.BranchList, db.BranchListParams{SessionID: toUUID(sessionID), Sequence: sequence, MaxRows: rules.MaxMarks + 1})

@@ -10,7 +10,7 @@ import (
 
 // Claim is not sent again if an answer was lost: it would claim more plans.
 func (p *plans) Claim(ctx context.Context, claim repo.Claim) ([]repo.ClaimedPlan, error) {
-	claim, err := rules.NormalizeClaim(claim)
+	claim, err := rules.NormalizeClaim(p.view, claim)
 	switch {
 	case err != nil:
 		return nil, err
@@ -31,6 +31,7 @@ func (p *plans) claim(ctx context.Context, claim repo.Claim) ([]repo.ClaimedPlan
 		if err != nil {
 			return nil, p.exec.unread(err)
 		}
+		p.learn("plan", plan.ID)
 		claimed[i] = repo.ClaimedPlan{Plan: plan, Lease: row.lease}
 	}
 	return claimed, nil

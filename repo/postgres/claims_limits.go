@@ -11,7 +11,7 @@ import (
 )
 
 func (p *plans) SetLimit(ctx context.Context, limit repo.PlanLimit) error {
-	limit, err := rules.NormalizeLimit(limit)
+	limit, err := rules.NormalizeLimit(p.view, limit)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func optional(name *string) *string {
 	return toNullable(*name)
 }
 
-func sessionOf(row db.SessionGetRow) repo.Session {
+func sessionOf(view string, row db.SessionGetRow) repo.Session {
 	s := row.Session
 	return repo.Session{
 		ID:                s.ID.Bytes,
@@ -66,7 +66,7 @@ func sessionOf(row db.SessionGetRow) repo.Session {
 		FencedOnly:        row.FencedOnly,
 		MessageCount:      row.NextSequence,
 		Version:           s.Version,
-		Plans:             linkedPlansOf(row.Plans),
+		Plans:             linkedPlansOf(view, row.Plans),
 		CreatedAt:         s.CreatedAt.UTC(),
 		UpdatedAt:         row.ChangedAt.UTC(),
 	}

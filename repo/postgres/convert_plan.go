@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -202,18 +203,16 @@ func eventOf(row db.PlanHistory) repo.PlanEvent {
 	}
 }
 
-// linkedPlansOf returns a session's plans from texts "id/phase/state/namespace". It returns nil if
-// there are none.
-func linkedPlansOf(texts []string) []repo.LinkedPlan {
-	if len(texts) == 0 {
-		return nil
-	}
-	plans := make([]repo.LinkedPlan, len(texts))
-	for i, text := range texts {
+// linkedPlansOf returns a session's plans in a view from texts "id/phase/state/namespace": the whole store may have linked others.
+func linkedPlansOf(view string, texts []string) (plans []repo.LinkedPlan) {
+	for _, text := range texts {
 		parts := strings.SplitN(text, "/", 4) // as many as the database wrote
 		var uuid pgtype.UUID
 		_ = uuid.Scan(parts[0])
-		plans[i] = repo.LinkedPlan{ID: uuid.Bytes, Namespace: parts[3], Stage: repo.Stage{Phase: repo.Phase(parts[1]), State: repo.PlanState(parts[2])}}
+		if rules.IsInView(view, parts[3]) {
+			stage := repo.Stage{Phase: repo.Phase(parts[1]), State: repo.PlanState(parts[2])}
+			plans = append(plans, repo.LinkedPlan{ID: uuid.Bytes, Namespace: parts[3], Stage: stage})
+		}
 	}
 	return plans
 }

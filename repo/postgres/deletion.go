@@ -15,7 +15,7 @@ import (
 
 func (s *sessions) Delete(ctx context.Context, id repo.ID, conditions ...repo.DeleteIf) (repo.DeletedSession, error) {
 	only, err := rules.DeleteIf(conditions)
-	if err != nil {
+	if err = s.checkSession(ctx, id, err); err != nil {
 		return repo.DeletedSession{}, err
 	}
 	d := &removal.Deletion{ID: id, If: only}
@@ -90,7 +90,7 @@ func (s *sessions) deleted(remains bool, all ...*removal.Deletion) {
 	}
 	s.exec.changed(changed...)
 	if remains {
-		(&streams{exec: s.exec}).sweep()
+		(&streams{s.base}).sweep()
 	}
 }
 

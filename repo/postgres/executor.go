@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/inside"
-	"github.com/seed-df90f812/agentstore/internal/view"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
@@ -63,7 +62,7 @@ type pooled struct {
 	committers *committers
 	live       *live
 	keys       *keyCache
-	viewed     *view.Known
+	viewed     *known
 	beside     *beside
 	actions    *actionCache
 	gate       *gate

@@ -30,18 +30,16 @@ func (s *sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 }
 
 func (s *sessions) export(ctx context.Context, id repo.ID, w io.Writer) error {
+	if err := s.checkSession(ctx, id, nil); err != nil {
+		return err
+	}
 	begun, err := s.beginExport(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer begun.Close()
 	session := begun.session
-	var linked []repo.ID
-	for _, plan := range session.Plans {
-		if s.view == "" || s.view == plan.Namespace {
-			linked = append(linked, plan.ID)
-		}
-	}
+	linked := each(session.Plans, func(p repo.LinkedPlan) repo.ID { return p.ID })
 	writer, err := export.NewWriter(ctxio.NewWriter(ctx, w), session, linked, begun.history)
 	if err != nil {
 		return err
@@ -118,6 +116,7 @@ func (s *sessions) Import(ctx context.Context, r io.Reader, restore bool) (repo.
 	if err != nil {
 		return repo.Session{}, err
 	}
+	s.learn("session", session.ID)
 	s.exec.changed(news{Key: session.ID, Next: follow.Look})
 	return session, nil
 }
@@ -134,7 +133,7 @@ func (s *sessions) importLinks(ctx context.Context, q db.DBTX, sessionID repo.ID
 	if err != nil {
 		return nil, err
 	}
-	linked := linkedPlansOf(row.Plans)
+	linked := linkedPlansOf(s.view, row.Plans)
 	for i, id := range ids { // both are in ascending order
 		if i == len(linked) || linked[i].ID != id {
 			return nil, &conn.Answer{Err: rules.MissingPlan(i, id)}
@@ -143,7 +142,7 @@ func (s *sessions) importLinks(ctx context.Context, q db.DBTX, sessionID repo.ID
 	return linked, nil
 }
 
-func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Session, base int64, restore bool) error {
+func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Session, first int64, restore bool) error {
 	for more := restore; more; { // what its deletion has left goes first
 		var err error
 		batch := db.SessionRemoveOfParams{MaxRows: limits.MaxStreamRemoval, ID: toUUID(session.ID)}
@@ -165,7 +164,7 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 		BudgetNanos:       (*int64)(session.Budget),
 		CreatedAt:         session.CreatedAt,
 		UpdatedAt:         session.UpdatedAt,
-		NextSequence:      base,
+		NextSequence:      first,
 		Restores:          restore,
 		Audited:           s.audited,
 	}
@@ -181,12 +180,12 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 		return ifDeletedMeanwhile(err)
 	case created > 0 && kept: // of one that was deleted
 		return &conn.Answer{Err: rules.ImportForked(session.ID)}
-	case created > 0 && restore && base > 0: // a fork
+	case created > 0 && restore && first > 0: // a fork
 		return queries.ForkYield(ctx, q, db.ForkYieldParams{Other: toUUID(repo.NewID()), SessionID: toUUID(session.ID)})
 	case created > 0:
 		return nil
 	}
-	in := &sessions{exec: bound{tx: q.(pgx.Tx)}}
+	in := &sessions{base: base{exec: bound{tx: q.(pgx.Tx)}}}
 	stored, err := in.taken(ctx, session.ID, session.Namespace, session.Key)
 	switch {
 	case err != nil:

@@ -35,7 +35,7 @@ func (s *sessions) Follow(ctx context.Context, sessionID repo.ID, from int64) it
 			yield(repo.Message{}, rules.CannotFollow())
 			return
 		}
-		if err := rules.CheckSequence("from", from); err != nil {
+		if err := s.checkSession(ctx, sessionID, rules.CheckSequence("from", from)); err != nil {
 			yield(repo.Message{}, err)
 			return
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 func (s *sessions) Hold(ctx context.Context, hold repo.LegalHold) error {
-	if err := rules.CheckLegalHold(hold, false); err != nil {
+	if err := s.checkSession(ctx, hold.SessionID, rules.CheckLegalHold(s.view, hold, false)); err != nil {
 		return err
 	}
 	params := db.HoldInsertParams{Namespace: hold.Namespace, Owner: hold.Owner, SessionID: toUUID(hold.SessionID), Reason: hold.Reason}
@@ -29,7 +29,7 @@ func (s *sessions) Hold(ctx context.Context, hold repo.LegalHold) error {
 }
 
 func (s *sessions) Release(ctx context.Context, hold repo.LegalHold) error {
-	if err := rules.CheckLegalHold(hold, true); err != nil {
+	if err := s.checkSession(ctx, hold.SessionID, rules.CheckLegalHold(s.view, hold, true)); err != nil {
 		return err
 	}
 	return s.exec.write(ctx, func(q db.DBTX) error {

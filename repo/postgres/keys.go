@@ -14,12 +14,12 @@ import (
 
 // Find answers from what is known of the key, outside of transactions.
 func (s *sessions) Find(ctx context.Context, key repo.SessionKey) (repo.ID, error) {
-	normal, err := rules.NormalizeKey(key)
+	normal, err := rules.NormalizeKey(s.view, key)
 	if err != nil {
 		return repo.ID{}, err
 	}
 	if id, known, err := s.exec.known(ctx, normal); known || err != nil {
-		return id, err
+		return id, s.found("session", id, normal.Namespace, err)
 	}
 	id, err := run(ctx, s.exec.read, queries.SessionFind, db.SessionFindParams{Namespace: normal.Namespace, Key: normal.Key})
 	switch {
@@ -28,7 +28,7 @@ func (s *sessions) Find(ctx context.Context, key repo.SessionKey) (repo.ID, erro
 	case err != nil:
 		return repo.ID{}, err
 	}
-	s.exec.learn(normal, id.Bytes)
+	s.made(repo.NewSession{Namespace: normal.Namespace, Key: normal.Key}, id.Bytes)
 	return id.Bytes, nil
 }
 

@@ -17,11 +17,7 @@ import (
 )
 
 // leases implements repo.Leases.
-type leases struct {
-	exec executor
-	// view is the namespace of a view, or empty.
-	view string
-}
+type leases struct{ base }
 
 // leaseNamespace is that of the leases of sessions and plans, and in a store that is no view of all.
 const leaseNamespace = repo.DefaultNamespace
@@ -34,6 +30,25 @@ func (l *leases) in(key repo.LeaseKey) repo.LeaseKey {
 	return key
 }
 
+// enter returns a key as what is shared by views knows it. It checks that the session or plan is in the view whose lease it is. So it
+// must exist: the lease of an id that nobody has yet would be that of whoever gets it.
+func (l *leases) enter(ctx context.Context, key repo.LeaseKey, checked error) (repo.LeaseKey, error) {
+	id, _ := repo.ParseID(key.Name)
+	switch key.Kind {
+	case repo.LeaseOfSession:
+		checked = l.checkSession(ctx, id, checked)
+	case repo.LeaseOfPlan:
+		checked = l.checkPlan(ctx, id, checked)
+	}
+	return l.in(key), checked
+}
+
+// outOfView returns a lease, or an error, with the key that the view knows.
+func outOfView(lease repo.Lease, err error) (repo.Lease, error) {
+	lease.Key.Name = rules.OutOfView(lease.Key.Name)
+	return lease, rules.ErrorOutOfView(err)
+}
+
 // leaseRow returns the namespace and the name that such a key has in the table: that of a session
 // or a plan is its id as SQL writes it.
 func leaseRow(key repo.LeaseKey) (namespace, name string) {
@@ -44,13 +59,13 @@ func leaseRow(key repo.LeaseKey) (namespace, name string) {
 // Acquire implements repo.Leases.
 func (l *leases) Acquire(ctx context.Context, lease repo.NewLease) (repo.Lease, error) {
 	lease, err := rules.NormalizeLease(lease)
-	switch lease.Key = l.in(lease.Key); {
+	switch lease.Key, err = l.enter(ctx, lease.Key, err); {
 	case err != nil:
 		return repo.Lease{}, err
 	case lease.Wait:
-		return l.acquireOrWait(ctx, lease)
+		return outOfView(l.acquireOrWait(ctx, lease))
 	}
-	return l.acquireAny(ctx, lease)
+	return outOfView(l.acquireAny(ctx, lease))
 }
 
 // acquireAny acquires a lease, or one of its slots. The open ones are tried in a random order: others
@@ -116,17 +131,20 @@ func (l *leases) acquire(ctx context.Context, lease repo.NewLease) (repo.Lease, 
 	return found, nil
 }
 
-// Renew renews a lease with others, or, if it is locked or lost, alone. That finds no row if the lease is lost, which it stays: an earlier attempt that
-// arrives late finds none either.
 func (l *leases) Renew(ctx context.Context, lease repo.Lease, ttl time.Duration) (repo.Lease, error) {
 	ttl, err := rules.NormalizeTTL(ttl)
 	if checked := rules.CheckLease(lease); checked != nil {
 		err = checked
 	}
-	if err != nil {
+	if lease.Key, err = l.enter(ctx, lease.Key, err); err != nil {
 		return repo.Lease{}, err
 	}
-	lease.Key = l.in(lease.Key)
+	return outOfView(l.renew(ctx, lease, ttl))
+}
+
+// renew renews a lease with others, or, if it is locked or lost, alone. That finds no row if the lease is lost, which it stays: an
+// earlier attempt that arrives late finds none either.
+func (l *leases) renew(ctx context.Context, lease repo.Lease, ttl time.Duration) (repo.Lease, error) {
 	if pool, ok := l.exec.(*pooled); ok {
 		if renewed, settled, err := pool.renewTogether(ctx, lease, ttl); settled {
 			return renewed, err
@@ -149,10 +167,10 @@ func (l *leases) Renew(ctx context.Context, lease repo.Lease, ttl time.Duration)
 }
 
 func (l *leases) Release(ctx context.Context, lease repo.Lease) error {
-	if err := rules.CheckLease(lease); err != nil {
+	var err error
+	if lease.Key, err = l.enter(ctx, lease.Key, rules.CheckLease(lease)); err != nil {
 		return err
 	}
-	lease.Key = l.in(lease.Key)
 	namespace, name := leaseRow(lease.Key)
 	params := db.LeaseReleaseParams{Namespace: namespace, Kind: lease.Key.Kind, Name: name, Token: lease.Fence}
 	released, err := l.release(ctx, l.exec.writeByID, func(q db.DBTX) (int64, error) { return queries.LeaseRelease(ctx, q, params) })

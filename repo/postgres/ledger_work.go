@@ -77,7 +77,7 @@ func (s *sessions) usedAction(ctx context.Context, name repo.ActionName, again b
 			return action, nil
 		}
 	}
-	action, err := (&actions{s.exec}).get(ctx, name)
+	action, err := (&actions{s.base}).get(ctx, name)
 	if cached {
 		pool.actions.mu.Lock()
 		defer pool.actions.mu.Unlock()
@@ -277,7 +277,7 @@ func (l *ledger) open(ctx context.Context, p *conn.Pipeline, a *turn) {
 // work adds to the result of a turn that is stored its plan and its stream, as they are now.
 func (s *sessions) work(ctx context.Context, t *rules.Turn, plan repo.ID, result *repo.AppendedTurn) error {
 	if !plan.IsZero() {
-		stored, err := (&plans{exec: s.exec}).Get(ctx, plan)
+		stored, err := (&plans{s.base}).Get(ctx, plan)
 		if err == nil {
 			result.Plan = &stored
 		} else if !errors.Is(err, repo.ErrNotFound) {
@@ -287,8 +287,7 @@ func (s *sessions) work(ctx context.Context, t *rules.Turn, plan repo.ID, result
 	if t == nil || t.Open == nil {
 		return nil
 	}
-	namespace, key := rules.SplitView(t.Open.Key)
-	stream, err := (&streams{exec: s.exec, namespace: namespace}).Get(ctx, key)
+	stream, err := (&streams{s.base}).Get(ctx, rules.OutOfView(t.Open.Key))
 	if err == nil {
 		stream.Fence = 0
 		result.Stream = &stream

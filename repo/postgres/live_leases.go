@@ -61,10 +61,10 @@ func (l *lately) has(digest [16]byte) bool {
 
 // Await looks at the lease only after a hint or a poll: it was acquired just now.
 func (l *leases) Await(ctx context.Context, lease repo.Lease) error {
-	if err := rules.CheckLease(lease); err != nil {
+	var err error
+	if lease.Key, err = l.enter(ctx, lease.Key, rules.CheckLease(lease)); err != nil {
 		return err
 	}
-	lease.Key = l.in(lease.Key)
 	looked, digest := false, leaseDigest(lease.Key)
 	return l.wait(ctx, func(pool *pooled) error {
 		key := lease.Key.Kind + "\x00" + lease.Key.Name + "\x00" + strconv.FormatInt(lease.Fence, 10)
@@ -80,7 +80,7 @@ func (l *leases) Await(ctx context.Context, lease repo.Lease) error {
 			return err == nil && ended[0], err
 		})
 		if err == nil {
-			err = rules.LeaseLost(lease)
+			_, err = outOfView(lease, rules.LeaseLost(lease))
 		}
 		return err
 	})

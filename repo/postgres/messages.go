@@ -12,6 +12,9 @@ import (
 )
 
 func (s *sessions) Message(ctx context.Context, sessionID, id repo.ID) (repo.Message, error) {
+	if err := s.checkSession(ctx, sessionID, nil); err != nil {
+		return repo.Message{}, err
+	}
 	row, err := run(ctx, s.exec.read, queries.MessageGet, db.MessageGetParams{SessionID: toUUID(sessionID), ID: toUUID(id)})
 	if conn.IsNoRows(err) {
 		if err := s.mustExist(ctx, sessionID); err != nil {
@@ -97,7 +100,7 @@ func (s *sessions) scan(ctx context.Context, page []repo.Message, read query) ([
 
 func (s *sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before int64, limit int) ([]repo.Message, error) {
 	limit, err := rules.CheckPage("before", before, limit)
-	if err != nil {
+	if err = s.checkSession(ctx, sessionID, err); err != nil {
 		return nil, err
 	}
 	page, err := s.transcript(ctx, sessionID, newPage(limit), func(q *messageScanner) error {
@@ -132,7 +135,7 @@ func (s *sessions) LastMessages(ctx context.Context, sessionID repo.ID, limit in
 }
 
 func (s *sessions) MessagesOfCall(ctx context.Context, sessionID repo.ID, callID string) ([]repo.Message, error) {
-	if err := rules.CheckCallID(callID); err != nil {
+	if err := s.checkSession(ctx, sessionID, rules.CheckCallID(callID)); err != nil {
 		return nil, err
 	}
 	return s.list(ctx, sessionID, nil, func(q *messageScanner) error {
@@ -260,6 +263,9 @@ func streamed(from int64, read func(next int64, limit int, chunk []repo.Message)
 
 // chunk reads the next chunk of a transcript, into the memory of page.
 func (s *sessions) chunk(ctx context.Context, sessionID repo.ID, from int64, limit int, page []repo.Message) ([]repo.Message, error) {
+	if err := s.checkSession(ctx, sessionID, nil); err != nil {
+		return nil, err
+	}
 	page, err := s.transcript(ctx, sessionID, page, func(q *messageScanner) error {
 		_, err := queries.MessageListFrom(ctx, q, db.MessageListFromParams{
 			SessionID: toUUID(sessionID), FromSequence: from, MaxRows: int32(limit),

@@ -16,7 +16,7 @@ import (
 // Delete locks the plan's tree first, so that no plan is added to it meanwhile.
 func (p *plans) Delete(ctx context.Context, id repo.ID, conditions ...repo.DeleteIf) error {
 	only, err := rules.PlanDeleteIf(conditions)
-	if err != nil {
+	if err = p.checkPlan(ctx, id, err); err != nil {
 		return err
 	}
 	err = p.exec.atomically(ctx, func(q db.DBTX) error {

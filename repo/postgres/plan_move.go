@@ -18,7 +18,7 @@ import (
 // otherwise alone.
 func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (repo.Plan, error) {
 	cause, err := rules.NormalizeCause(cause, transition)
-	if err != nil {
+	if err = p.checkPlan(ctx, id, err); err != nil {
 		return repo.Plan{}, err
 	}
 	if transition == repo.TransitionCancel {
@@ -216,7 +216,7 @@ func getPlan(ctx context.Context, q db.DBTX, id repo.ID) (repo.Plan, error) {
 }
 
 func (p *plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress) (repo.Plan, error) {
-	if err := rules.CheckProgress(progress); err != nil {
+	if err := p.checkPlan(ctx, id, rules.CheckProgress(progress)); err != nil {
 		return repo.Plan{}, err
 	}
 	row, err := p.progress(ctx, id, progress)

@@ -19,8 +19,8 @@ const maxUses = 10
 // Use reads the action, and checks the use against it. It then writes the plan in one
 // statement, which requires the action to have the version that was read.
 func (p *plans) Use(ctx context.Context, action string, use repo.UseAction) (repo.Plan, error) {
-	name, use, err := rules.NormalizeUse(action, use)
-	if err != nil {
+	name, use, err := rules.NormalizeUse(p.view, action, use)
+	if err = p.checkSession(ctx, use.SessionID, err); err != nil {
 		return repo.Plan{}, err
 	}
 	id := repo.NewID()
@@ -78,7 +78,7 @@ func (p *plans) used(ctx context.Context, id repo.ID, name repo.ActionName, use 
 }
 
 func (p *plans) existing(ctx context.Context, name repo.ActionName, use repo.UseAction, stored repo.Plan) (repo.Plan, error) {
-	if err := rules.UseConflict(use, name, stored); err != nil {
+	if err := cmp.Or(rules.UseConflict(use, name, stored), p.found("plan", stored.ID, stored.Namespace, nil)); err != nil {
 		return repo.Plan{}, err
 	}
 	if use.SessionID.IsZero() {
@@ -93,11 +93,11 @@ func (p *plans) existing(ctx context.Context, name repo.ActionName, use repo.Use
 
 func (p *plans) use(ctx context.Context, id repo.ID, name repo.ActionName, use repo.UseAction) (repo.Plan, error) {
 	if !use.SessionID.IsZero() {
-		if err := (&sessions{exec: p.exec}).mustExist(ctx, use.SessionID); err != nil {
+		if err := (&sessions{base: p.base}).mustExist(ctx, use.SessionID); err != nil {
 			return repo.Plan{}, err
 		}
 	}
-	action, err := (&actions{p.exec}).get(ctx, name)
+	action, err := (&actions{p.base}).get(ctx, name)
 	if err != nil {
 		return repo.Plan{}, err
 	}
@@ -115,7 +115,7 @@ func (p *plans) use(ctx context.Context, id repo.ID, name repo.ActionName, use r
 	}
 	if plan.ParentID.IsZero() {
 		err = p.exec.writeByID(ctx, create)
-	} else {
+	} else if err = p.checkPlan(ctx, plan.ParentID, nil); err == nil {
 		err = p.exec.atomically(ctx, func(q db.DBTX) error {
 			if err := underParent(ctx, q, &plan); err != nil {
 				return err
@@ -129,6 +129,7 @@ func (p *plans) use(ctx context.Context, id repo.ID, name repo.ActionName, use r
 	if err != nil {
 		return repo.Plan{}, err
 	}
+	p.learn("plan", plan.ID)
 	p.exec.queued(plan.Namespace)
 	return plan, nil
 }

@@ -14,21 +14,23 @@ import (
 
 // plans implements repo.Plans. Use is in plan_use.go; the transitions and progress are
 // in plan_move.go.
-type plans struct {
-	exec executor
-	// view is the namespace of a view, or empty.
-	view string
-}
+type plans struct{ base }
 
 func planNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "plan", ID: id} }
 
 func (p *plans) Get(ctx context.Context, id repo.ID) (repo.Plan, error) {
 	plan, err := ask(ctx, p.exec.read, func(q db.DBTX) (repo.Plan, error) { return getPlan(ctx, q, id) })
-	return plan, conn.OrMissing(err, planNotFound(id))
+	if err = p.found("plan", id, plan.Namespace, conn.OrMissing(err, planNotFound(id))); err != nil {
+		return repo.Plan{}, err
+	}
+	return plan, nil
 }
 
 func (p *plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page) (repo.List[repo.Plan], error) {
-	list, err := rules.PlanList(filter, page)
+	if is, err := rules.SelectsInView(p.view, &filter.Namespace); !is {
+		return repo.List[repo.Plan]{}, err
+	}
+	list, err := rules.PlanList(p.view, filter, page)
 	return listed(p.exec.read, list, err, func(by way) ([]db.Plan, error) {
 		return p.list(ctx, by, list.Filter, list.After, int32(list.Limit+1)) // one extra row tells whether there is a next page
 	}, planOf)
@@ -72,6 +74,9 @@ func stagesOf(filter repo.PlanFilter) (phases, states []string) {
 }
 
 func (p *plans) Counts(ctx context.Context, namespace string, page repo.Page) (repo.List[repo.PlanCount], error) {
+	if is, err := rules.SelectsInView(p.view, &namespace); !is {
+		return repo.List[repo.PlanCount]{}, err
+	}
 	list, err := rules.CountList(namespace, page)
 	return listed(p.exec.read, list, err, func(by way) ([]db.PlanCountsRow, error) {
 		after := strings.SplitN(list.After, "\x00", 3)
@@ -91,7 +96,7 @@ func (p *plans) Counts(ctx context.Context, namespace string, page repo.Page) (r
 
 func (p *plans) History(ctx context.Context, id repo.ID, from int64, limit int) ([]repo.PlanEvent, error) {
 	limit, err := rules.CheckPage("from", from, limit)
-	if err != nil {
+	if err = p.checkPlan(ctx, id, err); err != nil {
 		return nil, err
 	}
 	rows, err := run(ctx, p.exec.read, queries.PlanHistory, db.PlanHistoryParams{
@@ -117,6 +122,9 @@ func (p *plans) exists(ctx context.Context, id repo.ID) error {
 }
 
 func (p *plans) Link(ctx context.Context, sessionID, planID repo.ID) error {
+	if err := p.checkPlan(ctx, planID, p.checkSession(ctx, sessionID, nil)); err != nil {
+		return err
+	}
 	err := p.exec.writeByID(ctx, func(q db.DBTX) error {
 		found, err := queries.PlanLink(ctx, q, db.PlanLinkParams{SessionID: toUUID(sessionID), PlanID: toUUID(planID)})
 		return bothFound(err, found.Session, found.Plan, sessionID, planID)
@@ -128,6 +136,9 @@ func (p *plans) Link(ctx context.Context, sessionID, planID repo.ID) error {
 }
 
 func (p *plans) Unlink(ctx context.Context, sessionID, planID repo.ID) error {
+	if err := p.checkPlan(ctx, planID, p.checkSession(ctx, sessionID, nil)); err != nil {
+		return err
+	}
 	return p.exec.noted(p.exec.writeByID(ctx, func(q db.DBTX) error {
 		found, err := queries.PlanUnlink(ctx, q, db.PlanUnlinkParams{SessionID: toUUID(sessionID), PlanID: toUUID(planID)})
 		if err == nil && found.Made {

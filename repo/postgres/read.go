@@ -23,6 +23,18 @@ func (s *sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snaps
 	if err != nil {
 		return repo.Snapshot{}, err
 	}
+	others, err := s.others(ctx, read.IDs...)
+	if err != nil {
+		return repo.Snapshot{}, err
+	}
+	if len(others) > 0 { // in their places it reads sessions that nobody has
+		read.IDs = each(read.IDs, func(id repo.ID) repo.ID {
+			if _, is := others[id]; is {
+				return repo.NewID()
+			}
+			return id
+		})
+	}
 	params := db.SessionReadParams{
 		Ids:           toUUIDs(read.IDs),
 		FromSequence:  read.From,
@@ -35,7 +47,7 @@ func (s *sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snaps
 		MaxBytes:      limits.MaxReadBytes,
 		SmallBytes:    limits.MaxReadBytes / int64(max(1, len(read.IDs)*max(read.First, read.Last))),
 		MaxStateBytes: limits.MaxStateBytes,
-		Namespace:     cmp.Or(s.view, repo.DefaultNamespace),
+		Namespace:     s.namespace(),
 		Scopes:        read.Scopes,
 	}
 	scanner := &snapshotScanner{read: read, view: s.view, asked: make([]int64, len(read.IDs)), lows: make([]int64, len(read.IDs)), snapshot: repo.Snapshot{
@@ -189,7 +201,7 @@ func (s *snapshotScanner) Query(ctx context.Context, sql string, args ...any) (p
 					Namespace: *name, Key: fromNullable(content), Owner: fromNullable(kind), Actor: fromNullable(callID),
 					AutomationProfile: texts[0], Metadata: metadata, Version: *version, MessageCount: *number,
 					Usage: usageOf(*numbers[1], *numbers[2], *numbers[3]), Budget: (*repo.Cost)(numbers[4]), FencedOnly: *numbers[5] == 1,
-					Plans: linkedPlansOf(texts[1:]), CreatedAt: createdAt.Time, UpdatedAt: occurredAt.Time,
+					Plans: linkedPlansOf(s.view, texts[1:]), CreatedAt: createdAt.Time, UpdatedAt: occurredAt.Time,
 				}, *numbers[0])
 				s.addHistory(*place, numbers[6:])
 			}

@@ -38,7 +38,7 @@ func (s *snapshotScanner) readPlain(ctx context.Context, p *pooled) (whole bool,
 			return nil
 		}
 		if err == nil {
-			s.addSession(1, sessionOf(row), s.read.From)
+			s.addSession(1, sessionOf(s.view, row), s.read.From)
 			messages = s.entry(1).Messages
 		}
 		return err

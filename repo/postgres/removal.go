@@ -185,7 +185,7 @@ func (r *remover) forgetEntries(ctx context.Context, filter repo.AuditFilter, pa
 	}
 	for after := (rules.Place{}); ; {
 		var fit fits
-		rows, err := (&audit{r.exec}).list(ctx, fit.in(r.exec.read), filter, after, forgetRows)
+		rows, err := (&audit{r.sessions.base}).list(ctx, fit.in(r.exec.read), filter, after, forgetRows)
 		if err != nil || len(rows) == 0 {
 			return err
 		}

@@ -15,17 +15,15 @@ var queries = db.New()
 // sessions implements repo.Sessions. Messages are in messages.go and append.go, usage
 // is in usage.go.
 type sessions struct {
-	exec executor
+	base
 	// audited: what happens to sessions themselves is recorded in the audit trail.
 	audited bool
 	counter rules.TokenCounter
-	// view is the namespace of a view, or empty.
-	view string
 }
 
 func (s *sessions) Create(ctx context.Context, new repo.NewSession) (repo.Session, error) {
 	chosen := !new.ID.IsZero()
-	new, err := rules.NormalizeSession(new)
+	new, err := rules.NormalizeSession(s.view, new)
 	if err != nil {
 		return repo.Session{}, err
 	}
@@ -34,8 +32,8 @@ func (s *sessions) Create(ctx context.Context, new repo.NewSession) (repo.Sessio
 		if conn.IsNoRows(err) || errors.Is(err, errExists) {
 			created, err = s.existing(ctx, new, chosen)
 		}
-		if err == nil && new.Key != "" {
-			s.exec.learn(repo.SessionKey{Namespace: new.Namespace, Key: new.Key}, created.ID)
+		if err == nil {
+			s.made(new, created.ID)
 		}
 		// It was deleted between the two statements.
 		if !errors.Is(err, errVanished) || !conn.Pause(ctx, attempt) {
@@ -45,6 +43,14 @@ func (s *sessions) Create(ctx context.Context, new repo.NewSession) (repo.Sessio
 			new.ID = repo.NewID()
 		}
 	}
+}
+
+// made notes that a session exists.
+func (s *sessions) made(new repo.NewSession, id repo.ID) {
+	if new.Key != "" {
+		s.exec.learn(repo.SessionKey{Namespace: new.Namespace, Key: new.Key}, id)
+	}
+	s.learn("session", id)
 }
 
 var (
@@ -111,7 +117,7 @@ func (s *sessions) existing(ctx context.Context, new repo.NewSession, chosen boo
 		return repo.Session{}, s.exec.unread(err)
 	}
 	if len(stored) > 0 {
-		return rules.FoundSession(new, chosen, stored...)
+		return rules.FoundSession(s.view, new, chosen, stored...)
 	}
 	if chosen {
 		deleted, err := s.wasDeleted(ctx, new.ID)
@@ -130,7 +136,7 @@ func (s *sessions) taken(ctx context.Context, id repo.ID, namespace, key string)
 	rows, err := run(ctx, s.exec.read, queries.SessionListTaken, db.SessionListTakenParams{
 		ID: toUUID(id), Namespace: namespace, Key: toNullable(key),
 	})
-	return each(rows, func(row db.SessionListTakenRow) repo.Session { return sessionOf(db.SessionGetRow(row)) }), err
+	return each(rows, func(row db.SessionListTakenRow) repo.Session { return sessionOf(s.view, db.SessionGetRow(row)) }), err
 }
 
 // wasDeleted reports whether a session that does not exist was deleted.
@@ -143,7 +149,10 @@ func (s *sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
 	if err != nil {
 		return repo.Session{}, s.orMissing(err, id)
 	}
-	return sessionOf(row), nil
+	if err := s.found("session", id, row.Session.Namespace, nil); err != nil {
+		return repo.Session{}, err
+	}
+	return sessionOf(s.view, row), nil
 }
 
 // orMissing is the error of a statement whose lack of rows means that the session is missing.
@@ -152,7 +161,7 @@ func (s *sessions) orMissing(err error, id repo.ID) error {
 }
 
 func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpdate) (repo.Session, error) {
-	if err := rules.CheckSessionUpdate(update); err != nil {
+	if err := s.checkSession(ctx, id, rules.CheckSessionUpdate(update)); err != nil {
 		return repo.Session{}, err
 	}
 	row, err := s.update(ctx, update, db.SessionUpdateParams{
@@ -176,7 +185,7 @@ func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUp
 	if !row.Fits {
 		return repo.Session{}, &repo.LimitExceededError{Kind: "budget", ID: id, Limit: int64(*update.Budget), Current: int64(repo.Cost(row.CostNanos))}
 	}
-	return sessionOf(db.SessionGetRow{
+	return sessionOf(s.view, db.SessionGetRow{
 		Session: db.Session{
 			ID: row.ID, Namespace: row.Namespace, Key: row.Key, Owner: row.Owner, Version: row.Version, Actor: row.Actor,
 			AutomationProfile: row.AutomationProfile, Metadata: row.Metadata, InputTokens: row.InputTokens, OutputTokens: row.OutputTokens,

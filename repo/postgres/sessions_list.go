@@ -10,6 +10,9 @@ import (
 )
 
 func (s *sessions) List(ctx context.Context, filter repo.SessionFilter, page repo.Page) (repo.List[repo.Session], error) {
+	if is, err := rules.SelectsInView(s.view, &filter.Namespace); !is {
+		return repo.List[repo.Session]{}, err
+	}
 	if !filter.IdleSince.IsZero() {
 		return s.listIdle(ctx, filter, page)
 	}
@@ -28,7 +31,9 @@ func (s *sessions) List(ctx context.Context, filter repo.SessionFilter, page rep
 			AfterID:        toUUID(list.After.ID),
 			MaxRows:        int32(list.Limit) + 1, // one extra row tells whether there is a next page
 		})
-	}, func(row db.SessionListRow) (repo.Session, error) { return sessionOf(db.SessionGetRow(row)), nil })
+	}, func(row db.SessionListRow) (repo.Session, error) {
+		return sessionOf(s.view, db.SessionGetRow(row)), nil
+	})
 }
 
 func (s *sessions) listActive(ctx context.Context, filter repo.SessionFilter, page repo.Page) (repo.List[repo.Session], error) {
@@ -52,7 +57,7 @@ func (s *sessions) listActive(ctx context.Context, filter repo.SessionFilter, pa
 	return rules.ActivePage(listed(s.exec.read, list, err, func(by way) ([]db.SessionListActiveRow, error) {
 		return run(ctx, filtered(by), queries.SessionListActive, params)
 	}, func(row db.SessionListActiveRow) (rules.ActiveSession, error) {
-		session := sessionOf(db.SessionGetRow{
+		session := sessionOf(s.view, db.SessionGetRow{
 			Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
 		})
 		return rules.ActiveSession{Session: session, Place: rules.Place{CreatedAt: row.Place.UTC(), ID: session.ID, Coarse: row.Coarse}}, nil
@@ -67,7 +72,7 @@ func (s *sessions) listIdle(ctx context.Context, filter repo.SessionFilter, page
 			MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
 		})
 	}, func(row db.SessionListIdleRow) (rules.ActiveSession, error) {
-		session := sessionOf(db.SessionGetRow{
+		session := sessionOf(s.view, db.SessionGetRow{
 			Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
 		})
 		return rules.ActiveSession{Session: session, Place: rules.Place{CreatedAt: row.ActiveAt.UTC(), ID: session.ID}}, nil
@@ -76,6 +81,13 @@ func (s *sessions) listIdle(ctx context.Context, filter repo.SessionFilter, page
 
 func (s *sessions) Namespaces(ctx context.Context, page repo.Page) (repo.List[string], error) {
 	list, err := rules.NamespaceList(page)
+	if err == nil && s.view != "" {
+		found, err := s.List(ctx, repo.SessionFilter{AnyOwner: true}, repo.Page{Limit: 1})
+		if len(found.Items) == 0 || list.After >= s.view {
+			return repo.List[string]{}, err
+		}
+		return repo.List[string]{Items: []string{s.view}}, nil
+	}
 	return listed(s.exec.read, list, err, func(by way) ([]string, error) { // one extra row tells whether there is a next page
 		return run(ctx, by, queries.NamespaceList, db.NamespaceListParams{MaxRows: int32(list.Limit) + 1, After: list.After})
 	}, func(namespace string) (string, error) { return namespace, nil })

@@ -11,18 +11,28 @@ import (
 )
 
 // state implements repo.State. Changes are in state_change.go.
-type state struct {
-	exec executor
-	// namespace is that of the shared scopes.
-	namespace string
+type state struct{ base }
+
+// check checks that scopes are in the view.
+func (s *state) check(ctx context.Context, scopes []repo.Scope, checked error) error {
+	if checked != nil || s.view == "" {
+		return checked
+	}
+	others, err := s.others(ctx, each(scopes, func(scope repo.Scope) repo.ID { return scope.SessionID })...)
+	for _, scope := range scopes {
+		if _, is := others[scope.SessionID]; is {
+			return sessionNotFound(scope.SessionID)
+		}
+	}
+	return err
 }
 
 func (s *state) Get(ctx context.Context, scope repo.Scope, key string) (repo.StateValue, error) {
-	if err := rules.CheckStateGet(scope, key); err != nil {
+	if err := s.checkSession(ctx, scope.SessionID, rules.CheckStateGet(scope, key)); err != nil {
 		return repo.StateValue{}, err
 	}
 	row, err := run(ctx, s.exec.read, queries.StateGet, db.StateGetParams{
-		SessionID: sessionOfScope(scope), Namespace: s.namespace, Name: scope.Name, Key: key,
+		SessionID: sessionOfScope(scope), Namespace: s.namespace(), Name: scope.Name, Key: key,
 	})
 	switch {
 	case err != nil:
@@ -36,14 +46,14 @@ func (s *state) Get(ctx context.Context, scope repo.Scope, key string) (repo.Sta
 }
 
 func (s *state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeState, error) {
-	if err := rules.CheckStateRead(scopes); err != nil {
+	if err := s.check(ctx, scopes, rules.CheckStateRead(scopes)); err != nil {
 		return nil, err
 	}
 	states := make([]repo.ScopeState, len(scopes))
 	for i, scope := range scopes {
 		states[i].Scope = scope
 	}
-	columns := newScopeColumns(each(scopes, func(scope repo.Scope) repo.Scope { return rules.ScopeInView(s.namespace, scope) }))
+	columns := newScopeColumns(each(scopes, func(scope repo.Scope) repo.Scope { return rules.ScopeInView(s.view, scope) }))
 	rows, err := run(ctx, s.exec.read, queries.StateRead, db.StateReadParams{
 		SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names, MaxBytes: limits.MaxStateBytes,
 		MaxRows: int32(limits.MaxStateReadKeys + 1 + len(scopes)), // a scope without keys has a row, too
@@ -75,13 +85,13 @@ func (s *state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeSta
 }
 
 func (s *state) List(ctx context.Context, scope repo.Scope, prefix string, page repo.Page) (repo.StatePage, error) {
-	list, err := rules.StateList(s.namespace, scope, prefix, page)
-	if err != nil {
+	list, err := rules.StateList(s.view, scope, prefix, page)
+	if err = s.checkSession(ctx, scope.SessionID, err); err != nil {
 		return repo.StatePage{}, err
 	}
 	var fit fits
 	rows, err := run(ctx, fit.in(s.exec.read), queries.StateList, db.StateListParams{
-		SessionID: sessionOfScope(scope), Namespace: s.namespace, Name: scope.Name,
+		SessionID: sessionOfScope(scope), Namespace: s.namespace(), Name: scope.Name,
 		First: list.Filter.Prefix, After: list.After, Before: list.Filter.End,
 		MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
 	})
@@ -107,9 +117,9 @@ func (s *state) Erase(ctx context.Context, scopeName string) (int64, error) {
 	}
 	return ask(ctx, s.exec.write, func(q db.DBTX) (keys int64, err error) {
 		p := &conn.Pipeline{}
-		lockScopes(ctx, p, []repo.Scope{rules.ScopeInView(s.namespace, repo.Scope{Name: scopeName})})
+		lockScopes(ctx, p, []repo.Scope{rules.ScopeInView(s.view, repo.Scope{Name: scopeName})})
 		p.Add(func(q db.DBTX) (err error) {
-			keys, err = queries.StateErase(ctx, q, db.StateEraseParams{Namespace: s.namespace, Name: scopeName})
+			keys, err = queries.StateErase(ctx, q, db.StateEraseParams{Namespace: s.namespace(), Name: scopeName})
 			return err
 		})
 		err = p.Send(ctx, q)

@@ -15,12 +15,13 @@ import (
 // change idempotent.
 func (s *state) Change(ctx context.Context, changes []repo.StateChange, conditions ...repo.ScopeVersion) ([]repo.ScopeVersion, error) {
 	checked, err := rules.NormalizeStateChanges(repo.ID{}, changes, conditions)
-	if err != nil {
+	if err = s.check(ctx, scopesOf(checked.Scopes), err); err != nil {
 		return nil, err
 	}
-	checked.InView(s.namespace)
+	checked.InView(s.view)
 	made, err := ask(ctx, s.exec.write, func(q db.DBTX) ([]repo.ScopeVersion, error) { return changeState(ctx, q, checked) })
-	return made, s.exec.noted(err)
+	rules.ScopesOutOfView(made)
+	return made, s.exec.noted(rules.ErrorOutOfView(err))
 }
 
 // changeState locks the scopes and makes the changes, in statements of one transaction:

@@ -15,6 +15,7 @@ import (
 // buffer, its own state.
 type exporting struct {
 	export.StateBuffer
+	view    string // see base
 	session repo.Session
 	// stateVersion is 0 if the session has no state.
 	stateVersion int64
@@ -29,7 +30,7 @@ func (s *sessions) beginExport(ctx context.Context, id repo.ID) (*exporting, err
 		if begun != nil { // of a failed attempt
 			begun.Close()
 		}
-		begun = &exporting{}
+		begun = &exporting{view: s.view}
 		_, err := queries.SessionExport(ctx, exportScanner{q, begun}, toUUID(id))
 		return err
 	})
@@ -77,7 +78,7 @@ func (s exportScanner) Query(ctx context.Context, sql string, args ...any) (pgx.
 	for rows.Next() {
 		if rows.RawValues()[keyColumn] == nil {
 			if rows.Scan(ofSession...) == nil {
-				s.begun.session = sessionOf(db.SessionGetRow{
+				s.begun.session = sessionOf(s.begun.view, db.SessionGetRow{
 					Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
 				})
 				s.begun.stateVersion, s.begun.history = row.ScopeVersion, export.History{Base: row.Base, Head: row.Follows}

@@ -11,7 +11,6 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/observed"
 	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/internal/rules"
-	"github.com/seed-df90f812/agentstore/internal/view"
 	"github.com/seed-df90f812/agentstore/observe"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
@@ -37,8 +36,6 @@ type Options struct {
 	view string
 }
 
-func (o Options) namespace() string { return cmp.Or(o.view, repo.DefaultNamespace) }
-
 func (o Options) counter() rules.TokenCounter {
 	return rules.TokenCounter{Name: o.TokenCounter, Count: o.CountTokens}
 }
@@ -47,10 +44,10 @@ func (o Options) logger() *slog.Logger { return cmp.Or(o.Logger, slog.New(slog.D
 
 // Store implements repo.Store on a pool. It is safe for concurrent use.
 type Store struct {
-	exec    *pooled
-	options Options
-	log     *slog.Logger
-	owner   bool // of the committers and of live
+	repositories
+	exec  *pooled
+	log   *slog.Logger
+	owner bool // of the committers and of live
 }
 
 var _ repo.Store = (*Store)(nil)
@@ -81,22 +78,23 @@ func newStore(way conn.Conns, budget *commit.Budget, beside *beside, ears *ears,
 	} else {
 		budget = budget.In(way)
 	}
-	return &Store{
-		exec: &pooled{
-			conns: way, budget: budget, committers: &committers{}, live: newLive(way, ears), keys: &keyCache{}, actions: &actionCache{},
-			viewed: &view.Known{}, beside: beside, gate: newGate(),
-		},
-		options: options,
-		log:     options.logger(),
-		owner:   true,
-	}
+	store := storeOn(&pooled{
+		conns: way, budget: budget, committers: &committers{}, live: newLive(way, ears), keys: &keyCache{}, actions: &actionCache{},
+		viewed: &known{}, beside: beside, gate: newGate(),
+	}, options)
+	store.owner = true
+	return store
+}
+
+func storeOn(exec *pooled, options Options) *Store {
+	return &Store{repositories: repositories{base{exec, options.view, exec.viewed}, options}, exec: exec, log: options.logger()}
 }
 
 // Refusing returns a store whose operations return err.
 func (s *Store) Refusing(err error) *Store {
 	refuses := *s.exec
 	refuses.gate = &gate{closed: true, err: err, closing: s.exec.gate.closing}
-	return &Store{exec: &refuses, options: s.options, log: s.log}
+	return storeOn(&refuses, s.options)
 }
 
 // Distribute is for package agentstore: the tables of the store are on a node of a distributed engine.
@@ -105,51 +103,25 @@ func (s *Store) Distribute() { s.exec.conns.Distributed.Store(true) }
 // Share is for package agentstore. It returns another store on the same pool, which is closed separately. Close the
 // store that New returned last.
 func (s *Store) Share(options Options) *Store {
-	return &Store{
-		exec: &pooled{
-			conns: s.exec.conns, budget: s.exec.budget, committers: s.exec.committers, live: s.exec.live, keys: s.exec.keys,
-			actions: s.exec.actions, viewed: s.exec.viewed, beside: s.exec.beside,
-			gate: newGate(),
-		},
-		options: options,
-		log:     options.logger(),
-	}
+	exec := *s.exec
+	exec.gate = newGate()
+	return storeOn(&exec, options)
 }
 
 // In returns a view of one namespace: see agentstore.Store.In.
 func (s *Store) In(namespace string) repo.Store {
-	below := &Store{exec: s.exec, options: s.options, log: s.log}
+	exec, options := s.exec, s.options
 	if err := rules.CheckNamespace(namespace); err != nil {
-		below = s.Refusing(err)
+		exec = s.Refusing(err).exec
 	}
-	below.options.view = namespace
-	return view.New(below, namespace, s.exec.viewed)
+	options.view = namespace
+	return view{storeOn(exec, options)}
 }
 
-// Sessions implements repo.Repositories.
-func (s *Store) Sessions() repo.Sessions {
-	return &sessions{s.exec, !s.options.WithoutSessionAudit, s.options.counter(), s.options.view}
-}
+// view ends with its store.
+type view struct{ repo.Store }
 
-// Actions implements repo.Repositories.
-func (s *Store) Actions() repo.Actions { return &actions{s.exec} }
-
-// Plans implements repo.Repositories.
-func (s *Store) Plans() repo.Plans { return &plans{s.exec, s.options.view} }
-
-// State implements repo.Repositories.
-func (s *Store) State() repo.State { return &state{s.exec, s.options.namespace()} }
-
-// Leases implements repo.Repositories.
-func (s *Store) Leases() repo.Leases { return &leases{s.exec, s.options.view} }
-
-// Streams implements repo.Repositories.
-func (s *Store) Streams() repo.Streams {
-	return &streams{s.exec, s.options.namespace(), s.options.view}
-}
-
-// Audit implements repo.Repositories.
-func (s *Store) Audit() repo.Audit { return &audit{s.exec} }
+func (view) Close() error { return nil }
 
 // AuditLog implements auditlog.Keeper.
 func (s *Store) AuditLog() auditlog.Store { return &auditStore{s.exec} }
@@ -189,7 +161,7 @@ func Bind(tx pgx.Tx) repo.Repositories { return BindWith(tx, Options{}) }
 
 // BindWith is Bind with options. Logger has no effect, because nothing is retried.
 func BindWith(tx pgx.Tx, options Options) repo.Repositories {
-	return observed.Tx(repositories{bound{tx: conn.CheckedTx{Tx: tx}}, tx, options}, options.Observer)
+	return observed.Tx(inTx{repositories{base{exec: bound{tx: conn.CheckedTx{Tx: tx}}}, options}, tx}, options.Observer)
 }
 
 // Tx returns the transaction of repositories that InTx or Bind returned, for the
@@ -206,7 +178,7 @@ func BindWith(tx pgx.Tx, options Options) repo.Repositories {
 // returns repo.ErrUnknownOutcome. It is not noticed if another transaction is begun in its
 // place, by COMMIT AND CHAIN, ROLLBACK AND CHAIN or BEGIN: never use these.
 func Tx(r repo.Repositories) (pgx.Tx, bool) {
-	own, ok := view.Below(observed.Below(r)).(repositories)
+	own, ok := observed.Below(r).(inTx)
 	if ok {
 		if session := own.tx.Conn(); session != nil {
 			pgsettings.Lend(session)
@@ -225,23 +197,27 @@ func errLent() error {
 	return &repo.InvalidError{Field: "transaction", Reason: "is committed or rolled back by InTx, when its function returns"}
 }
 
+// inTx are those of a transaction.
+type inTx struct {
+	repositories
+	tx pgx.Tx // as the caller gets it
+}
+
+// repositories are those of a store or a transaction.
 type repositories struct {
-	exec    bound
-	tx      pgx.Tx // as the caller gets it
+	base
 	options Options
 }
 
 func (r repositories) Sessions() repo.Sessions {
-	return &sessions{r.exec, !r.options.WithoutSessionAudit, r.options.counter(), r.options.view}
+	return &sessions{r.base, !r.options.WithoutSessionAudit, r.options.counter()}
 }
-func (r repositories) Actions() repo.Actions { return &actions{r.exec} }
-func (r repositories) Plans() repo.Plans     { return &plans{r.exec, r.options.view} }
-func (r repositories) State() repo.State     { return &state{r.exec, r.options.namespace()} }
-func (r repositories) Leases() repo.Leases   { return &leases{r.exec, r.options.view} }
-func (r repositories) Streams() repo.Streams {
-	return &streams{r.exec, r.options.namespace(), r.options.view}
-}
-func (r repositories) Audit() repo.Audit { return &audit{r.exec} }
+func (r repositories) Actions() repo.Actions { return &actions{r.base} }
+func (r repositories) Plans() repo.Plans     { return &plans{r.base} }
+func (r repositories) State() repo.State     { return &state{r.base} }
+func (r repositories) Leases() repo.Leases   { return &leases{r.base} }
+func (r repositories) Streams() repo.Streams { return &streams{r.base} }
+func (r repositories) Audit() repo.Audit     { return &audit{r.base} }
 
 // Ping reports whether the database answers. Errors: repo.ErrUnavailable,
 // repo.ErrPermission, repo.ErrSchema if the database does not exist.

@@ -15,23 +15,20 @@ import (
 )
 
 // streams implements repo.Streams.
-type streams struct {
-	exec executor
-	// namespace is that of its keys. view is that of a view, or empty: then it has every stream by its id.
-	namespace, view string
-}
+type streams struct{ base }
 
 func (s *streams) Get(ctx context.Context, key string) (repo.Stream, error) {
 	if err := rules.CheckStreamKey(key); err != nil {
 		return repo.Stream{}, err
 	}
-	row, err := run(ctx, s.exec.read, queries.StreamGet, db.StreamGetParams{Namespace: s.namespace, Key: key})
+	row, err := run(ctx, s.exec.read, queries.StreamGet, db.StreamGetParams{Namespace: s.namespace(), Key: key})
 	switch {
 	case err != nil:
 		return repo.Stream{}, conn.OrMissing(err, rules.NoStream(key, repo.StreamPosition{}))
 	case row.Expired:
 		return repo.Stream{}, rules.StreamGone(key, row.ID.Bytes)
 	}
+	s.learn("stream", row.ID.Bytes)
 	return repo.Stream{
 		Key: key, ID: row.ID.Bytes, Session: row.SessionID.Bytes, Owner: row.Owner, Fence: row.Fence, Status: repo.StreamStatus(row.Status), Reason: row.Reason,
 		Next: row.NextSequence, TTL: fromMicros(row.TtlMicros), OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
@@ -42,7 +39,7 @@ func (s *streams) Get(ctx context.Context, key string) (repo.Stream, error) {
 // idempotent.
 func (s *streams) Open(ctx context.Context, stream repo.NewStream) (repo.Stream, error) {
 	stream, err := rules.NormalizeStream(stream)
-	if err != nil {
+	if err = s.checkSession(ctx, stream.Session, err); err != nil {
 		return repo.Stream{}, err
 	}
 	opener := repo.NewID()
@@ -75,6 +72,7 @@ func (s *streams) Open(ctx context.Context, stream repo.NewStream) (repo.Stream,
 	if !opened.Session.IsZero() {
 		told = append(told, news{Key: opened.Session, Next: streamOpened})
 	}
+	s.learn("stream", opened.ID)
 	s.exec.changed(told...)
 	s.sweep()
 	return opened, nil
@@ -92,7 +90,7 @@ func (s *streams) whyNotOpened(ctx context.Context, q db.DBTX, stream repo.NewSt
 	if stream.Session.IsZero() {
 		return nil, nil
 	}
-	row, err := queries.StreamGet(ctx, q, db.StreamGetParams{Namespace: s.namespace, Key: stream.Key})
+	row, err := queries.StreamGet(ctx, q, db.StreamGetParams{Namespace: s.namespace(), Key: stream.Key})
 	switch {
 	case err != nil && !conn.IsNoRows(err):
 		return nil, err
@@ -122,22 +120,22 @@ func (s *streams) sendOpen(ctx context.Context, q db.DBTX, stream repo.NewStream
 	var next db.StreamNextRow
 	p := &conn.Pipeline{}
 	p.Add(func(q db.DBTX) error {
-		return queries.StreamTurn(ctx, q, db.StreamTurnParams{Key: stream.Key, Namespace: s.namespace})
+		return queries.StreamTurn(ctx, q, db.StreamTurnParams{Key: stream.Key, Namespace: s.namespace()})
 	})
 	p.Add(func(q db.DBTX) error {
-		return queries.StreamLapse(ctx, q, db.StreamLapseParams{Namespace: s.namespace, Key: stream.Key})
+		return queries.StreamLapse(ctx, q, db.StreamLapseParams{Namespace: s.namespace(), Key: stream.Key})
 	})
 	p.Add(func(q db.DBTX) (err error) {
-		row, err = queries.StreamOpen(ctx, q, streamOpenParams(s.namespace, stream.Key, stream, opener))
+		row, err = queries.StreamOpen(ctx, q, streamOpenParams(s.namespace(), stream.Key, stream, opener))
 		return err
 	})
 	if stream.Restart {
 		p.Add(func(q db.DBTX) error {
-			return queries.StreamRestart(ctx, q, db.StreamRestartParams{Namespace: s.namespace, Key: stream.Key, Opener: toUUID(opener)})
+			return queries.StreamRestart(ctx, q, db.StreamRestartParams{Namespace: s.namespace(), Key: stream.Key, Opener: toUUID(opener)})
 		})
 	}
 	p.Add(func(q db.DBTX) (err error) {
-		next, err = queries.StreamNext(ctx, q, db.StreamNextParams{Namespace: s.namespace, Key: stream.Key})
+		next, err = queries.StreamNext(ctx, q, db.StreamNextParams{Namespace: s.namespace(), Key: stream.Key})
 		return err
 	})
 	err := p.Send(ctx, q)
@@ -161,6 +159,9 @@ func (s *streams) Append(ctx context.Context, stream repo.Stream, parts ...[]byt
 	parts, err := rules.NormalizeParts(parts)
 	if err = cmp.Or(rules.CheckStream(stream), err); err != nil {
 		return stream.Next, err
+	}
+	if is, err := s.isIn(ctx, stream.ID); !is {
+		return stream.Next, cmp.Or(err, rules.StreamGone(stream.Key, stream.ID))
 	}
 	a := &partsAppending{stream: stream, parts: parts}
 	if err = s.exec.(partAppends).appendParts(ctx, a); errors.Is(err, errRepeated) {
@@ -200,8 +201,15 @@ func (s *streams) end(ctx context.Context, stream repo.Stream, status repo.Strea
 	if err := cmp.Or(rules.CheckStream(stream), rules.CheckStreamReason(reason)); err != nil {
 		return err
 	}
+	is, err := s.isIn(ctx, stream.ID)
+	if err != nil {
+		return err
+	}
+	if !is {
+		stream.ID = repo.NewID() // of a stream that was removed
+	}
 	var refused error
-	err := s.exec.writeByID(ctx, func(q db.DBTX) error {
+	err = s.exec.writeByID(ctx, func(q db.DBTX) error {
 		var row db.StreamEndRow
 		p := &conn.Pipeline{}
 		p.Add(func(q db.DBTX) error { return queries.StreamLock(ctx, q, toUUID(stream.ID)) })
@@ -215,7 +223,7 @@ func (s *streams) end(ctx context.Context, stream repo.Stream, status repo.Strea
 		stored := &repo.Stream{Fence: row.Fence, Status: repo.StreamStatus(row.Status), Reason: row.Reason}
 		if conn.IsNoRows(err) { // it was removed
 			var other db.StreamGetRow
-			other, err = queries.StreamGet(ctx, q, db.StreamGetParams{Namespace: s.namespace, Key: stream.Key})
+			other, err = queries.StreamGet(ctx, q, db.StreamGetParams{Namespace: s.namespace(), Key: stream.Key})
 			stored, row.Newest = nil, other.Fence
 		}
 		if err != nil && !conn.IsNoRows(err) {
@@ -244,12 +252,16 @@ func (s *streams) end(ctx context.Context, stream repo.Stream, status repo.Strea
 
 func (s *streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (repo.List[repo.Stream], error) {
 	list, err := rules.StreamList(sessionID, page)
+	if err = s.checkSession(ctx, sessionID, err); errors.Is(err, repo.ErrNotFound) {
+		return repo.List[repo.Stream]{}, nil
+	}
 	return listed(s.exec.read, list, err, func(by way) ([]db.StreamListRow, error) {
 		return run(ctx, by, queries.StreamList, db.StreamListParams{
 			SessionID: toUUID(sessionID), MaxRows: int32(list.Limit) + 1,
 			BeforeStatus: string(list.After.Status), BeforeID: toUUID(list.After.ID),
 		})
 	}, func(row db.StreamListRow) (repo.Stream, error) {
+		s.learn("stream", row.ID.Bytes)
 		return repo.Stream{
 			Key: row.Key, ID: row.ID.Bytes, Session: sessionID, Owner: row.Owner, Fence: row.Fence, Status: repo.StreamStatus(row.Status),
 			Reason: row.Reason, Next: row.NextSequence, TTL: fromMicros(row.TtlMicros), OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
@@ -257,11 +269,17 @@ func (s *streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (
 	})
 }
 
-// InView is for internal/view.
-func (s *streams) InView(ctx context.Context, id repo.ID) (bool, error) {
+// isIn reports whether a stream is in the view.
+func (s *streams) isIn(ctx context.Context, id repo.ID) (bool, error) {
+	if s.has("stream", id) {
+		return true, nil
+	}
 	row, err := run(ctx, s.exec.read, queries.StreamFind, db.StreamFindParams{View: unlessZero(s.view), ID: toUUID(id)})
 	if conn.IsNoRows(err) {
 		err = nil
+	}
+	if row.IsIn {
+		s.learn("stream", id)
 	}
 	return row.IsIn, err
 }
@@ -270,7 +288,7 @@ func (s *streams) Delete(ctx context.Context, key string) error {
 	if err := rules.CheckStreamKey(key); err != nil {
 		return err
 	}
-	ids, err := run(ctx, s.exec.write, queries.StreamDelete, db.StreamDeleteParams{Namespace: s.namespace, Key: key})
+	ids, err := run(ctx, s.exec.write, queries.StreamDelete, db.StreamDeleteParams{Namespace: s.namespace(), Key: key})
 	switch {
 	case err != nil:
 		return err

@@ -63,6 +63,10 @@ func (s *streams) FollowSession(ctx context.Context, sessionID repo.ID) iter.Seq
 			yield(repo.Stream{}, rules.CannotFollowStream())
 			return
 		}
+		if err := s.checkSession(ctx, sessionID, nil); err != nil {
+			yield(repo.Stream{}, err)
+			return
+		}
 		seen := map[repo.ID]bool{}
 		var known int64
 		for first := true; ; first = false {
@@ -130,7 +134,7 @@ func (s *streams) find(ctx context.Context, key string, from repo.StreamPosition
 		return nil, id, rules.CannotFollowStream()
 	}
 	if from.StreamID.IsZero() {
-		row, err := run(ctx, p.read, queries.StreamGet, db.StreamGetParams{Namespace: s.namespace, Key: key})
+		row, err := run(ctx, p.read, queries.StreamGet, db.StreamGetParams{Namespace: s.namespace(), Key: key})
 		return p, row.ID.Bytes, conn.OrMissing(err, rules.NoStream(key, from))
 	}
 	row, err := run(ctx, p.read, queries.StreamFind, db.StreamFindParams{View: unlessZero(s.view), ID: toUUID(from.StreamID)})

@@ -34,7 +34,7 @@ type turnCall struct {
 // prepare checks the turn before anything is sent, and then finds the session that it
 // names by its key.
 func (c *turnCall) prepare(ctx context.Context) (err error) {
-	c.key, c.named = rules.KeyOfTurn(c.given)
+	c.key, c.named = rules.KeyOfTurn(c.sessions.view, c.given)
 	known := !c.named
 	if c.named {
 		if c.id, known, err = c.sessions.exec.known(ctx, c.key); err != nil {
@@ -47,9 +47,10 @@ func (c *turnCall) prepare(ctx context.Context) (err error) {
 	if c.turn, err = c.normalize(); err != nil {
 		return err
 	}
+	if err := c.inView(ctx); err != nil {
+		return err
+	}
 	c.item = newTurn(c.turn)
-	// A view has not found the session: whoever creates it meanwhile may be another one.
-	c.alone = c.sessions.view != "" && c.turn.Create != nil && c.turn.Create.Existing == repo.ExistingNone
 	if known {
 		return nil
 	}
@@ -65,10 +66,9 @@ func (c *turnCall) prepare(ctx context.Context) (err error) {
 }
 
 func (c *turnCall) normalize() (*rules.Turn, error) {
-	t, err := rules.NormalizeTurn(c.given, c.id)
+	t, err := rules.NormalizeTurn(c.sessions.view, c.given, c.id)
 	if err == nil {
 		c.sessions.counter.Add(t.Messages)
-		t.InView(c.sessions.view)
 	}
 	return t, err
 }
@@ -99,7 +99,7 @@ func (c *turnCall) apart(ctx context.Context) (result repo.AppendedTurn, err err
 	unsure := c.item.Unsure
 	for attempt := 1; ; attempt++ {
 		err = exec.atomically(ctx, func(q db.DBTX) (err error) {
-			result, err = c.attempt(ctx, &sessions{bound{tx: q.(pgx.Tx)}, c.sessions.audited, c.sessions.counter, c.sessions.view})
+			result, err = c.attempt(ctx, &sessions{base{exec: bound{tx: q.(pgx.Tx)}, view: c.sessions.view}, c.sessions.audited, c.sessions.counter})
 			return err
 		})
 		lost, vanished := errors.Is(err, repo.ErrUnknownOutcome), c.hasVanished(err)
@@ -176,7 +176,7 @@ func (c *turnCall) existing(ctx context.Context, in *sessions) (repo.ID, error) 
 	switch {
 	case err != nil:
 		return repo.ID{}, err
-	case slices.ContainsFunc(stored, func(s repo.Session) bool { return s.ID == t.SessionID && in.view != "" && in.view != s.Namespace }):
+	case slices.ContainsFunc(stored, func(s repo.Session) bool { return s.ID == t.SessionID && !rules.IsInView(in.view, s.Namespace) }):
 		return repo.ID{}, &conn.Answer{Err: rules.InOtherNamespace(t.SessionID)}
 	case slices.ContainsFunc(stored, func(s repo.Session) bool { return s.ID == t.SessionID }):
 		return t.SessionID, nil

@@ -22,7 +22,7 @@ func (s *sessions) AppendTurn(ctx context.Context, turn repo.Turn) (repo.Appende
 			return repo.AppendedTurn{}, err
 		}
 		if result, err := call.append(ctx); !errors.Is(err, errActionChanged) { // since it was read
-			return result, err
+			return call.answer(result, err)
 		}
 		call.alone = true // to wait for whoever changes it
 	}
@@ -120,7 +120,7 @@ func (s *sessions) storedTurn(ctx context.Context, a *turn) (result repo.Appende
 }
 
 func (s *sessions) Turn(ctx context.Context, sessionID repo.ID, id string) (repo.AppendedTurn, error) {
-	if err := rules.CheckTurnID(id); err != nil {
+	if err := s.checkSession(ctx, sessionID, rules.CheckTurnID(id)); err != nil {
 		return repo.AppendedTurn{}, err
 	}
 	rows, err := run(ctx, s.exec.read, queries.TurnFind, db.TurnFindParams{SessionIds: toUUIDs([]repo.ID{sessionID}), Ids: []string{id}})

@@ -22,7 +22,8 @@ func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Reposito
 		defer leave()
 		changes, queues, frees = nil, nil, nil
 		exec := bound{tx: conn.CheckedTx{Tx: tx}, news: &changes, queues: &queues, frees: &frees, keys: s.exec.keys}
-		return fn(inner, repositories{exec, lentTx{tx}, s.options})
+		known := &known{outside: s.exec.viewed}
+		return fn(inner, inTx{repositories{base{exec, s.view, known}, s.options}, lentTx{tx}})
 	}, func(attempt int) {
 		s.log.DebugContext(ctx, "transaction conflicted with another and is run again", "attempt", attempt)
 	})

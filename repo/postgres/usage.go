@@ -17,7 +17,7 @@ import (
 func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (repo.Usage, error) {
 	given := !add.ID.IsZero()
 	add, err := rules.NormalizeUsage(add)
-	if err != nil {
+	if err = s.checkSession(ctx, id, err); err != nil {
 		return repo.Usage{}, err
 	}
 	var row db.SessionAddUsageRow

@@ -162,7 +162,7 @@ func testMadeAgainWrite(t *testing.T, r repo.Repositories) {
 		"Append":     func() error { _, err := s.Append(t.Context(), a.first, message); return err },
 		"AppendAt":   func() error { _, err := appendAt(t.Context(), s, a.first, 2, user("x")); return err },
 		"AppendTurn": func() error { _, err := s.AppendTurn(t.Context(), inSession(a.first, turn)); return err },
-		"AddUsage": func() error { _, err := s.AddUsage(t.Context(), a.first, *turn.Usage); return err },
+		"AddUsage":   func() error { _, err := s.AddUsage(t.Context(), a.first, *turn.Usage); return err },
 		"Update": func() error {
 			_, err := s.Update(t.Context(), a.first, repo.SessionUpdate{Actor: ptr("x")})
 			return err

@@ -294,7 +294,7 @@ func (a naiveActions) Create(ctx context.Context, action repo.NewAction) (repo.A
 	meanwhile()
 	created, err := a.Actions.Create(ctx, action)
 	if errors.Is(before, repo.ErrNotFound) && errors.Is(err, repo.ErrConflict) {
-		name, definition, err := rules.NormalizeAction(action)
+		name, definition, err := rules.NormalizeAction("", action)
 		return repo.Action{Name: name, ActionDefinition: definition, Version: 1}, err
 	}
 	return created, err

@@ -7,7 +7,7 @@ var leaseMutants = []mutant{
 	{"leases/renewed after it expired", query("LeaseRenew", always("l.expires_at")), inPostgres("TestLeaseRenewedTooLate")},
 	{"leases/renewed with others after the expiry", query("LeaseRenewMany", always("l.expires_at")), inPool("LeaseRaces")},
 	{"leases/a context that waits for timers", in("repo", "heldContext.Err", dropCall("c.held.check")), test("repo", "TestHold.*")},
-	{"leases/renewed with the pool's connections", in(inRepo, "leases.Renew", never("settled")), inPostgres("TestRenewalsWithoutThePool")},
+	{"leases/renewed with the pool's connections", in(inRepo, "leases.renew", never("settled")), inPostgres("TestRenewalsWithoutThePool")},
 	{"leases/held to the last moment", in("repo", "HeldLease.left", swap("marginPart", "1_000_000")), test("repo", "TestHold.*")},
 	{"leases/a slot that another owner holds", in("internal/rules", "OpenSlots", never("is")), inMemory("LeaseRaces/SlotsHeld")},
 	{"leases/an owner with two slots", in("internal/rules", "OpenSlots", never("by.Owner")), inMemory("LeaseRaces/SlotsHeld")},

@@ -2,10 +2,14 @@ package main
 
 // Views: what belongs to another namespace is not found.
 var viewMutants = []mutant{
-	{"views/a session of another namespace", in("internal/view", "view.sessions", always("found.Session.Namespace")), inApart("Sessions.Append")},
-	{"views/what was made in another namespace", in("internal/view", "sessions.made", dropCase("session.Namespace")), inApart("Sessions.Create")},
-	{"views/a session that a turn creates meanwhile", in("repo/postgres", "turnCall.existing", never("in.view", "s.Namespace")), inViews("Creations")},
-	{"views/in memory, a session that a turn creates meanwhile", in("repo/memory", "sessions.appendTurn", never("s.options.view", "r.Namespace")), inApart("CreationBehind")},
+	{"views/a session of another namespace", in(inRepo, "base.others", never("b.found")), inViews("Sessions.Append")},
+	{"views/a plan of another namespace", in(inRepo, "base.found", neverAll("rules.IsInView")), inViews("Plans.Transition")},
+	{"views/in memory, a session of another namespace", in("repo/memory", "handle.session", neverAll("rules.IsInView")), inApart("Sessions.Append")},
+	{"views/in memory, a plan of another namespace", in("repo/memory", "handle.plan", neverAll("rules.IsInView")), inApart("Plans.Transition")},
+	{"views/a list of another namespace", in("internal/rules", "SelectsInView", neverAll("view")), inApart("Sessions.List")},
+	{"views/what was made in another namespace", in("internal/rules", "FoundSession", neverAll("IsInView")), inApart("Sessions.Create")},
+	{"views/a session that a turn creates meanwhile", in(inRepo, "turnCall.existing", dropCase("in.view")), inViews("Creations")},
+	{"views/in memory, a session that a turn creates meanwhile", in("repo/memory", "sessions.appendTurn", dropAssign("rules.InOtherNamespace")), inApart("CreationBehind")},
 	{"views/a stream of another namespace", query("StreamFind", always("s.namespace")), inPostgres("TestViewsApart")},
 	{"views/a lease of another namespace's session", query("LeaseReleaseAll", always("view", "l.kind")), inViews("Leases.ReleaseAll")},
 	{"shards/a connection of another shard", in("internal/pgsettings", "ShareSchemas", always("schema", "now")), inPostgres("TestShardsShareConnections")},

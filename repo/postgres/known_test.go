@@ -1,4 +1,4 @@
-package view
+package postgres
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 // What is used stays known when the rest is dropped.
 func TestKnown(t *testing.T) {
 	t.Parallel()
-	var k Known
+	var k known
 	used, unused := repo.NewID(), repo.NewID()
 	k.add("session", used, "a")
 	k.add("session", unused, "a")
@@ -28,7 +28,7 @@ func TestKnown(t *testing.T) {
 }
 
 func BenchmarkKnown(b *testing.B) {
-	var k Known
+	var k known
 	ids := make([]repo.ID, 1000)
 	for i := range ids {
 		ids[i] = repo.NewID()
