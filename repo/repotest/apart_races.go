@@ -24,6 +24,7 @@ var apartTests = []struct {
 	{"CreationBehind", testApartCreationBehind},
 	{"Restored", testApartRestored},
 	{"EqualKeys", testApartEqualKeys},
+	{"OtherFaults", testApartOtherFaults},
 }
 
 // What a view made in a transaction that was rolled back is not its own later: somebody else may have
@@ -141,6 +142,29 @@ func testApartRestored(t *testing.T, one, other repo.Store, _ string) {
 	}
 	session, err := other.Sessions().Import(t.Context(), bytes.NewReader(exported), true)
 	must(t, session, err)
+}
+
+// What is wrong besides is answered as if the other view's session did not exist: before it, or of turns in their order.
+func testApartOtherFaults(t *testing.T, one, other repo.Store, _ string) {
+	own, foreign := create(t, one.Sessions()), create(t, other.Sessions())
+	for _, id := range []repo.ID{foreign, repo.NewID()} {
+		_, err := one.Sessions().MessagesFrom(t.Context(), id, -1, 0)
+		wantInvalid(t, err, "from")
+		_, err = one.Sessions().Append(t.Context(), id)
+		wantInvalid(t, err, "messages")
+		_, err = one.State().Get(t.Context(), repo.Scope{SessionID: id}, "")
+		wantInvalid(t, err, "key")
+		_, err = one.Plans().Transition(t.Context(), id, "x", repo.Cause{})
+		wantInvalid(t, err, "transition")
+		late := repo.Turn{SessionID: own, Messages: users(1), Expected: ptr(int64(1))}
+		missing := repo.Turn{SessionID: id, Messages: users(1), State: []repo.StateChange{{Key: "k", Value: []byte("1")}}}
+		_, err = one.Sessions().AppendTurns(t.Context(), late, missing)
+		wantError[*repo.SequenceConflictError](t, err, repo.ErrConflict)
+		_, err = one.Sessions().AppendTurns(t.Context(), missing, late)
+		wantNotFound(t, err, "session", id)
+		_, err = one.State().Read(t.Context(), repo.Scope{SessionID: own}, repo.Scope{SessionID: id})
+		wantNotFound(t, err, "session", id)
+	}
 }
 
 // Guarantee: Views: Shared scopes, leases and streams of equal names in two views are different ones.
