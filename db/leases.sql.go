@@ -491,7 +491,7 @@ type LeaseRenewManyRow struct {
 }
 
 // Index: leases_pkey. Renews leases for a process, and waits for nobody: it returns those that it has renewed, with their places in
-// the arguments from 1. It leaves out those that are locked, or lost. Sent after PlanByIndex, and planned once: see PlanClaim. hints
+// the arguments from 1. It leaves out those that are locked, or lost. Sent after PlanByIndex, and planned once: see claims.sql. hints
 // are where the rows were when they were last renewed: see MessageAppendOne.
 func (q *Queries) LeaseRenewMany(ctx context.Context, db DBTX, arg LeaseRenewManyParams) ([]LeaseRenewManyRow, error) {
 	rows, err := db.Query(ctx, leaseRenewMany,

@@ -168,7 +168,7 @@ type PlanTransitionManyRow struct {
 // Index: plans_pkey, plan_claims_pkey, leases_pkey. Does for many plans what PlanTransition does for one, and waits for nobody:
 // it returns the plans that it has moved, with their places in the arguments from 1. It leaves out those that have changed, and
 // those that are locked, or whose claim or its lease is, which the trigger plan_queue_move deletes. Sent after PlanByIndex, and
-// planned once: see PlanClaim.
+// planned once: see claims.sql.
 func (q *Queries) PlanTransitionMany(ctx context.Context, db DBTX, arg PlanTransitionManyParams) ([]PlanTransitionManyRow, error) {
 	rows, err := db.Query(ctx, planTransitionMany,
 		arg.Ids,

@@ -88,7 +88,7 @@ RETURNING l.owner::text AS owner, l.token, l.acquired_at, l.expires_at;
 
 -- name: LeaseRenewMany :many
 -- Index: leases_pkey. Renews leases for a process, and waits for nobody: it returns those that it has renewed, with their places in
--- the arguments from 1. It leaves out those that are locked, or lost. Sent after PlanByIndex, and planned once: see PlanClaim. hints
+-- the arguments from 1. It leaves out those that are locked, or lost. Sent after PlanByIndex, and planned once: see claims.sql. hints
 -- are where the rows were when they were last renewed: see MessageAppendOne.
 WITH asked AS MATERIALIZED (
     SELECT a.namespace, a.kind, a.name, a.token, a.seconds, a.hint, a.place

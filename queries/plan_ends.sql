@@ -83,7 +83,7 @@ SELECT count(*)::bigint AS deleted FROM deleted;
 -- Index: plan_queue_deadline_idx, plan_claims_lease_namespace_check_at_idx, plan_claims_pkey, plans_pkey, leases_pkey. Ends up to max_rows of what is over: plans that
 -- were queued until their deadline are errored, and those whose claims expired a while ago, so that nobody has taken them over, are
 -- queued again, or errored after their last attempt. A claim whose lease was released is due at once: one that was made in the grace
--- period is left to those who claim. It waits for nobody: see PlanClaim. It looks at more than it ends, since the first ones may be locked.
+-- period is left to those who claim. It waits for nobody: see PlanClaimLock. It looks at more than it ends, since the first ones may be locked.
 WITH overdue AS MATERIALIZED (
     SELECT p.id, p.attempt, 'queued' AS state, 'was queued until its deadline' AS reason, false AS again
     FROM (SELECT q.plan_id FROM plan_queue q WHERE q.deadline <= statement_timestamp() ORDER BY q.deadline LIMIT 100000) AS q

@@ -7,7 +7,7 @@ LATERAL (SELECT * FROM plans WHERE plans.id = a.id LIMIT 1) AS d;
 -- Index: plans_pkey, plan_claims_pkey, leases_pkey. Does for many plans what PlanTransition does for one, and waits for nobody:
 -- it returns the plans that it has moved, with their places in the arguments from 1. It leaves out those that have changed, and
 -- those that are locked, or whose claim or its lease is, which the trigger plan_queue_move deletes. Sent after PlanByIndex, and
--- planned once: see PlanClaim.
+-- planned once: see claims.sql.
 WITH asked AS MATERIALIZED (
     SELECT a.id, a.from_phase, a.from_state, a.version, a.fence, a.to_phase, a.to_state, a.transition, a.error_message, a.error_details,
         a.reversion_count, a.attempt, a.delay_micros, a.deadline, a.actor, a.reason, a.event_type, a.details, a.place

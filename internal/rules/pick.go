@@ -24,6 +24,14 @@ type Candidate struct {
 	Bytes   int // see PlanBytes
 }
 
+// rank is the priority among the candidates of a namespace.
+func (c Candidate) rank() int {
+	if c.Expired {
+		return limits.MaxPriority + 1
+	}
+	return c.Priority
+}
+
 // PlanBytes returns how many bytes the texts and documents of a plan have that bound how many plans a claim returns.
 func PlanBytes(p repo.Plan) int {
 	bytes := len(p.Description) + len(p.DefinitionOfDone) + len(p.AutomationSnapshot)
@@ -90,7 +98,7 @@ func (c *Choice) Pick() (order []Candidate, most int) {
 		place[namespace] = i
 	}
 	slices.SortFunc(c.Candidates, func(a, b Candidate) int {
-		return cmp.Or(compareWhether(b.Expired, a.Expired), place[a.Namespace]-place[b.Namespace], b.Priority-a.Priority, a.Since.Compare(b.Since), a.Plan.Compare(b.Plan))
+		return cmp.Or(place[a.Namespace]-place[b.Namespace], b.rank()-a.rank(), a.Since.Compare(b.Since), a.Plan.Compare(b.Plan))
 	})
 	queues := make([][]Candidate, len(c.Turns))
 	for _, one := range c.Candidates {
@@ -105,16 +113,6 @@ func (c *Choice) Pick() (order []Candidate, most int) {
 	order = append(order, turned...)
 	most = c.fitting(order)
 	return append(order, over...), most
-}
-
-func compareWhether(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
 }
 
 // inTurns takes one of each queue after the other, as far as the limits allow. It returns what is over, too.

@@ -79,12 +79,12 @@ func lanesAnywhere(ctx context.Context, q db.DBTX, claim repo.Claim, after strin
 }
 
 // actionLanes returns a lane for each action that has plans in a lane for any, and is not at its limit.
-func actionLanes(ctx context.Context, q db.DBTX, any []lane) (lanes []lane, err error) {
+func actionLanes(ctx context.Context, q db.DBTX, ofAny []lane) (lanes []lane, err error) {
 	params := db.PlanActionLanesParams{MaxRows: maxActionLanes}
-	params.Namespaces, params.Phases, _, params.Priorities = laneColumns(any)
+	params.Namespaces, params.Phases, _, params.Priorities = laneColumns(ofAny)
 	rows, err := queries.PlanActionLanes(ctx, q, params)
 	for _, row := range rows {
-		l := any[row.Place-1]
+		l := ofAny[row.Place-1]
 		l.action = row.Action
 		lanes = append(lanes, l)
 	}

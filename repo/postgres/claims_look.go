@@ -207,10 +207,10 @@ func opened(lanes []lane, from time.Time) (queued []*open) {
 }
 
 // eachAction returns lanes for each action in place of those for any.
-func (c *choosing) eachAction(ctx context.Context, any []lane) (lanes []lane, err error) {
+func (c *choosing) eachAction(ctx context.Context, ofAny []lane) (lanes []lane, err error) {
 	p := &conn.Pipeline{}
 	p.Add(func(q db.DBTX) (err error) {
-		lanes, err = actionLanes(ctx, q, any)
+		lanes, err = actionLanes(ctx, q, ofAny)
 		return err
 	})
 	err = c.send(ctx, p)
