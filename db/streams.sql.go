@@ -12,116 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const streamAppendMany = `-- name: StreamAppendMany :many
-WITH locked AS (
-    SELECT n.place, n.stream_id, n.first_sequence, s.fence, s.status,
-        s.expires_at <= statement_timestamp() AS expired, s.expires_at < statement_timestamp() + s.ttl AS is_short,
-        statement_timestamp() + s.ttl * 1.125 AS until, t.next_sequence,
-        (s.fence = n.fence AND s.status = 'open' AND t.next_sequence = n.first_sequence) AS fits
-    FROM ROWS FROM (
-        unnest((SELECT $1::uuid[])), unnest((SELECT $3::bigint[])), unnest((SELECT $4::bigint[]))
-    ) WITH ORDINALITY AS n (stream_id, fence, first_sequence, place), LATERAL (
-        SELECT streams.fence, streams.status, streams.ttl, streams.expires_at FROM streams
-        WHERE streams.id = n.stream_id
-        FOR NO KEY UPDATE SKIP LOCKED
-    ) AS s, LATERAL (
-        SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = n.stream_id ORDER BY p.sequence DESC LIMIT 1), 0) AS next_sequence
-    ) AS t
-), extended AS (
-    UPDATE streams s SET expires_at = l.until
-    FROM locked l
-    WHERE s.id = l.stream_id AND l.fits AND NOT l.expired AND l.is_short AND s.id = ANY((SELECT $1::uuid[])::uuid[])
-), inserted AS (
-    INSERT INTO stream_parts (stream_id, sequence, data)
-    SELECT l.stream_id, l.first_sequence + n.place_in_stream, n.data
-    FROM locked l
-    JOIN ROWS FROM (
-        unnest((SELECT $2::bigint[])), unnest($5::bigint[]), unnest($6::bytea[])
-    ) AS n (owner, place_in_stream, data) ON n.owner = l.place
-    WHERE l.fits AND NOT l.expired
-    RETURNING stream_id
-)
-SELECT s.place::bigint AS place, coalesce(l.fits AND NOT l.expired, false)::boolean AS stored, (l.place IS NULL)::boolean AS held,
-    coalesce(l.fence, 0)::bigint AS fence, coalesce(l.status, '')::text AS status, coalesce(l.next_sequence, 0)::bigint AS next_sequence,
-    coalesce(l.expired, false)::boolean AS expired,
-    (CASE WHEN l.place IS NULL THEN extract(epoch FROM current_setting('lock_timeout')::interval) * 1000 ELSE 0 END)::bigint AS lock_timeout
-FROM unnest((SELECT $1::uuid[])) WITH ORDINALITY AS s (stream_id, place)
-LEFT JOIN locked l ON l.place = s.place
-WHERE (l.place IS NOT NULL OR (SELECT true FROM streams there WHERE there.id = s.stream_id LIMIT 1))
-    AND ((SELECT count(*) FROM inserted) = (
-        SELECT count(*) FROM unnest((SELECT $2::bigint[])) AS o (owner)
-        JOIN locked f ON f.place = o.owner WHERE f.fits AND NOT f.expired
-    ) OR rows_left_out('stream_parts'))
-`
-
-type StreamAppendManyParams struct {
-	StreamIds      []pgtype.UUID
-	Owners         []int64
-	Fences         []int64
-	FirstSequences []int64
-	PlacesInStream []int64
-	Datas          [][]byte
-}
-
-type StreamAppendManyRow struct {
-	Place        int64
-	Stored       bool
-	Held         bool
-	Fence        int64
-	Status       string
-	NextSequence int64
-	Expired      bool
-	LockTimeout  int64
-}
-
-// Index: streams_pkey, stream_parts_pkey, backwards. Appends parts to many streams. It does not wait for their rows: it skips
-// those that are locked by others.
-//
-// Each stream is given once, with the fence of its writer, the sequence of the first part and the number of parts. For each
-// part, owners is the place of its stream, from 1. The answer has a row for each stream that exists. If stored is false,
-// nothing was stored for it: held says that its row is locked, and lock_timeout has the setting of that name in milliseconds
-// then; the other columns have what the row has. The clock is read once, so that one that is not stored and fits has expired. A
-// SELECT around an argument, and LIMIT, are explained at TurnLockCounters.
-//
-// Who had the lock just before may have added parts that this statement does not see. If these have the same sequences, it
-// fails with a violation of stream_parts_pkey, and is sent again behind the locks (StreamLockFree, or StreamLock in a caller's
-// transaction). If not, next_sequence is what it was when the statement began.
-func (q *Queries) StreamAppendMany(ctx context.Context, db DBTX, arg StreamAppendManyParams) ([]StreamAppendManyRow, error) {
-	rows, err := db.Query(ctx, streamAppendMany,
-		arg.StreamIds,
-		arg.Owners,
-		arg.Fences,
-		arg.FirstSequences,
-		arg.PlacesInStream,
-		arg.Datas,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []StreamAppendManyRow
-	for rows.Next() {
-		var i StreamAppendManyRow
-		if err := rows.Scan(
-			&i.Place,
-			&i.Stored,
-			&i.Held,
-			&i.Fence,
-			&i.Status,
-			&i.NextSequence,
-			&i.Expired,
-			&i.LockTimeout,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const streamDelete = `-- name: StreamDelete :many
 UPDATE streams s SET expires_at = 'epoch', status = CASE WHEN s.status = 'open' THEN 'lapsed' ELSE s.status END
 WHERE s.namespace = $1 AND s.key = $2 AND s.expires_at > statement_timestamp()
@@ -226,7 +116,7 @@ func (q *Queries) StreamExpire(ctx context.Context, db DBTX, maxRows int64) (int
 }
 
 const streamExtend = `-- name: StreamExtend :exec
-UPDATE streams s SET expires_at = statement_timestamp() + s.ttl * 1.125 WHERE s.id = ANY($1::uuid[])
+UPDATE streams s SET expires_at = statement_timestamp() + s.ttl * 1.125 WHERE s.id = ANY((SELECT $1::uuid[])::uuid[])
 `
 
 // Index: streams_pkey. Lets streams that were written to live for their TTL, and an eighth, from now on.
@@ -564,25 +454,16 @@ func (q *Queries) StreamLock(ctx context.Context, db DBTX, id pgtype.UUID) error
 	return err
 }
 
-const streamLockFree = `-- name: StreamLockFree :exec
-SELECT FROM unnest((SELECT $1::uuid[])) AS n (stream_id), LATERAL (
-    SELECT FROM streams WHERE streams.id = n.stream_id FOR NO KEY UPDATE SKIP LOCKED
+const streamLockFree = `-- name: StreamLockFree :many
+SELECT s.id FROM unnest((SELECT $1::uuid[])) AS n (stream_id), LATERAL (
+    SELECT streams.id FROM streams WHERE streams.id = n.stream_id FOR NO KEY UPDATE SKIP LOCKED
 ) AS s
 `
 
-// Index: streams_pkey. Locks the rows of streams that nobody has locked.
-func (q *Queries) StreamLockFree(ctx context.Context, db DBTX, streamIds []pgtype.UUID) error {
-	_, err := db.Exec(ctx, streamLockFree, streamIds)
-	return err
-}
-
-const streamLockKnown = `-- name: StreamLockKnown :many
-SELECT s.id FROM streams s WHERE s.id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED
-`
-
-// Index: streams_pkey. Like StreamLockFree, and returns which it has locked.
-func (q *Queries) StreamLockKnown(ctx context.Context, db DBTX, streamIds []pgtype.UUID) ([]pgtype.UUID, error) {
-	rows, err := db.Query(ctx, streamLockKnown, streamIds)
+// Index: streams_pkey. Locks the rows of streams that nobody else has locked, and returns which. A SELECT around an argument, and
+// LATERAL, are explained at TurnLockCounters.
+func (q *Queries) StreamLockFree(ctx context.Context, db DBTX, streamIds []pgtype.UUID) ([]pgtype.UUID, error) {
+	rows, err := db.Query(ctx, streamLockFree, streamIds)
 	if err != nil {
 		return nil, err
 	}
@@ -606,7 +487,9 @@ SELECT s.id, s.fence, s.status, (s.expires_at <= statement_timestamp())::boolean
     (s.expires_at < statement_timestamp() + s.ttl)::boolean AS is_short,
     coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
     (extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout
-FROM streams s WHERE s.id = ANY($1::uuid[])
+FROM unnest((SELECT $1::uuid[])) AS n (stream_id), LATERAL (
+    SELECT streams.id, streams.fence, streams.status, streams.expires_at, streams.ttl FROM streams WHERE streams.id = n.stream_id LIMIT 1
+) AS s
 `
 
 type StreamLookRow struct {
@@ -619,7 +502,8 @@ type StreamLookRow struct {
 	LockTimeout  int64
 }
 
-// Index: streams_pkey, stream_parts_pkey, backwards. What StreamAppendMany decides by, behind the locks. lock_timeout is in milliseconds.
+// Index: streams_pkey, stream_parts_pkey, backwards. What an append of parts depends on. The clock is read once. lock_timeout is the
+// setting of that name in milliseconds.
 func (q *Queries) StreamLook(ctx context.Context, db DBTX, streamIds []pgtype.UUID) ([]StreamLookRow, error) {
 	rows, err := db.Query(ctx, streamLook, streamIds)
 	if err != nil {
@@ -737,11 +621,15 @@ func (q *Queries) StreamOpen(ctx context.Context, db DBTX, arg StreamOpenParams)
 	return i, err
 }
 
-const streamPartInsert = `-- name: StreamPartInsert :execrows
-INSERT INTO stream_parts (stream_id, sequence, data)
-SELECT s.id, n.sequence, n.data
-FROM ROWS FROM (unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::bytea[])) AS n (stream_id, sequence, data)
-JOIN streams s ON s.id = n.stream_id
+const streamPartInsert = `-- name: StreamPartInsert :exec
+WITH stored AS (
+    INSERT INTO stream_parts (stream_id, sequence, data)
+    SELECT s.id, n.sequence, n.data
+    FROM ROWS FROM (unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::bytea[])) AS n (stream_id, sequence, data)
+    JOIN streams s ON s.id = n.stream_id
+    RETURNING true
+)
+SELECT rows_left_out('stream_parts') WHERE (SELECT count(*) FROM stored) <> cardinality($1::uuid[])
 `
 
 type StreamPartInsertParams struct {
@@ -750,14 +638,11 @@ type StreamPartInsertParams struct {
 	Datas     [][]byte
 }
 
-// Index: streams_pkey, stream_parts_pkey. StreamAppendMany as plain statements, in a transaction: StreamLockKnown, this one and
-// StreamExtend, see MessageInsert.
-func (q *Queries) StreamPartInsert(ctx context.Context, db DBTX, arg StreamPartInsertParams) (int64, error) {
-	result, err := db.Exec(ctx, streamPartInsert, arg.StreamIds, arg.Sequences, arg.Datas)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+// Index: streams_pkey, stream_parts_pkey. Stores parts of streams whose rows are locked. It looks these up, since a distributed engine
+// gives only what reads a table to the table's node.
+func (q *Queries) StreamPartInsert(ctx context.Context, db DBTX, arg StreamPartInsertParams) error {
+	_, err := db.Exec(ctx, streamPartInsert, arg.StreamIds, arg.Sequences, arg.Datas)
+	return err
 }
 
 const streamPartList = `-- name: StreamPartList :many

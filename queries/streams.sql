@@ -110,88 +110,39 @@ DELETE FROM stream_parts p WHERE p.stream_id = @stream_id AND p.sequence = @sequ
 -- Index: streams_pkey. Waits for a stream's row, and locks it.
 SELECT FROM streams s WHERE s.id = @id FOR NO KEY UPDATE;
 
--- name: StreamLockFree :exec
--- Index: streams_pkey. Locks the rows of streams that nobody has locked.
-SELECT FROM unnest((SELECT @stream_ids::uuid[])) AS n (stream_id), LATERAL (
-    SELECT FROM streams WHERE streams.id = n.stream_id FOR NO KEY UPDATE SKIP LOCKED
+-- name: StreamLockFree :many
+-- Index: streams_pkey. Locks the rows of streams that nobody else has locked, and returns which. A SELECT around an argument, and
+-- LATERAL, are explained at TurnLockCounters.
+SELECT s.id FROM unnest((SELECT @stream_ids::uuid[])) AS n (stream_id), LATERAL (
+    SELECT streams.id FROM streams WHERE streams.id = n.stream_id FOR NO KEY UPDATE SKIP LOCKED
 ) AS s;
 
--- name: StreamAppendMany :many
--- Index: streams_pkey, stream_parts_pkey, backwards. Appends parts to many streams. It does not wait for their rows: it skips
--- those that are locked by others.
---
--- Each stream is given once, with the fence of its writer, the sequence of the first part and the number of parts. For each
--- part, owners is the place of its stream, from 1. The answer has a row for each stream that exists. If stored is false,
--- nothing was stored for it: held says that its row is locked, and lock_timeout has the setting of that name in milliseconds
--- then; the other columns have what the row has. The clock is read once, so that one that is not stored and fits has expired. A
--- SELECT around an argument, and LIMIT, are explained at TurnLockCounters.
---
--- Who had the lock just before may have added parts that this statement does not see. If these have the same sequences, it
--- fails with a violation of stream_parts_pkey, and is sent again behind the locks (StreamLockFree, or StreamLock in a caller's
--- transaction). If not, next_sequence is what it was when the statement began.
-WITH locked AS (
-    SELECT n.place, n.stream_id, n.first_sequence, s.fence, s.status,
-        s.expires_at <= statement_timestamp() AS expired, s.expires_at < statement_timestamp() + s.ttl AS is_short,
-        statement_timestamp() + s.ttl * 1.125 AS until, t.next_sequence,
-        (s.fence = n.fence AND s.status = 'open' AND t.next_sequence = n.first_sequence) AS fits
-    FROM ROWS FROM (
-        unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @fences::bigint[])), unnest((SELECT @first_sequences::bigint[]))
-    ) WITH ORDINALITY AS n (stream_id, fence, first_sequence, place), LATERAL (
-        SELECT streams.fence, streams.status, streams.ttl, streams.expires_at FROM streams
-        WHERE streams.id = n.stream_id
-        FOR NO KEY UPDATE SKIP LOCKED
-    ) AS s, LATERAL (
-        SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = n.stream_id ORDER BY p.sequence DESC LIMIT 1), 0) AS next_sequence
-    ) AS t
-), extended AS (
-    UPDATE streams s SET expires_at = l.until
-    FROM locked l
-    WHERE s.id = l.stream_id AND l.fits AND NOT l.expired AND l.is_short AND s.id = ANY((SELECT @stream_ids::uuid[])::uuid[])
-), inserted AS (
-    INSERT INTO stream_parts (stream_id, sequence, data)
-    SELECT l.stream_id, l.first_sequence + n.place_in_stream, n.data
-    FROM locked l
-    JOIN ROWS FROM (
-        unnest((SELECT @owners::bigint[])), unnest(@places_in_stream::bigint[]), unnest(@datas::bytea[])
-    ) AS n (owner, place_in_stream, data) ON n.owner = l.place
-    WHERE l.fits AND NOT l.expired
-    RETURNING stream_id
-)
-SELECT s.place::bigint AS place, coalesce(l.fits AND NOT l.expired, false)::boolean AS stored, (l.place IS NULL)::boolean AS held,
-    coalesce(l.fence, 0)::bigint AS fence, coalesce(l.status, '')::text AS status, coalesce(l.next_sequence, 0)::bigint AS next_sequence,
-    coalesce(l.expired, false)::boolean AS expired,
-    (CASE WHEN l.place IS NULL THEN extract(epoch FROM current_setting('lock_timeout')::interval) * 1000 ELSE 0 END)::bigint AS lock_timeout
-FROM unnest((SELECT @stream_ids::uuid[])) WITH ORDINALITY AS s (stream_id, place)
-LEFT JOIN locked l ON l.place = s.place
-WHERE (l.place IS NOT NULL OR (SELECT true FROM streams there WHERE there.id = s.stream_id LIMIT 1))
-    AND ((SELECT count(*) FROM inserted) = (
-        SELECT count(*) FROM unnest((SELECT @owners::bigint[])) AS o (owner)
-        JOIN locked f ON f.place = o.owner WHERE f.fits AND NOT f.expired
-    ) OR rows_left_out('stream_parts'));
-
--- name: StreamPartInsert :execrows
--- Index: streams_pkey, stream_parts_pkey. StreamAppendMany as plain statements, in a transaction: StreamLockKnown, this one and
--- StreamExtend, see MessageInsert.
-INSERT INTO stream_parts (stream_id, sequence, data)
-SELECT s.id, n.sequence, n.data
-FROM ROWS FROM (unnest(@stream_ids::uuid[]), unnest(@sequences::bigint[]), unnest(@datas::bytea[])) AS n (stream_id, sequence, data)
-JOIN streams s ON s.id = n.stream_id;
-
--- name: StreamExtend :exec
--- Index: streams_pkey. Lets streams that were written to live for their TTL, and an eighth, from now on.
-UPDATE streams s SET expires_at = statement_timestamp() + s.ttl * 1.125 WHERE s.id = ANY(@stream_ids::uuid[]);
-
--- name: StreamLockKnown :many
--- Index: streams_pkey. Like StreamLockFree, and returns which it has locked.
-SELECT s.id FROM streams s WHERE s.id = ANY(@stream_ids::uuid[]) FOR NO KEY UPDATE SKIP LOCKED;
-
 -- name: StreamLook :many
--- Index: streams_pkey, stream_parts_pkey, backwards. What StreamAppendMany decides by, behind the locks. lock_timeout is in milliseconds.
+-- Index: streams_pkey, stream_parts_pkey, backwards. What an append of parts depends on. The clock is read once. lock_timeout is the
+-- setting of that name in milliseconds.
 SELECT s.id, s.fence, s.status, (s.expires_at <= statement_timestamp())::boolean AS expired,
     (s.expires_at < statement_timestamp() + s.ttl)::boolean AS is_short,
     coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
     (extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout
-FROM streams s WHERE s.id = ANY(@stream_ids::uuid[]);
+FROM unnest((SELECT @stream_ids::uuid[])) AS n (stream_id), LATERAL (
+    SELECT streams.id, streams.fence, streams.status, streams.expires_at, streams.ttl FROM streams WHERE streams.id = n.stream_id LIMIT 1
+) AS s;
+
+-- name: StreamPartInsert :exec
+-- Index: streams_pkey, stream_parts_pkey. Stores parts of streams whose rows are locked. It looks these up, since a distributed engine
+-- gives only what reads a table to the table's node.
+WITH stored AS (
+    INSERT INTO stream_parts (stream_id, sequence, data)
+    SELECT s.id, n.sequence, n.data
+    FROM ROWS FROM (unnest(@stream_ids::uuid[]), unnest(@sequences::bigint[]), unnest(@datas::bytea[])) AS n (stream_id, sequence, data)
+    JOIN streams s ON s.id = n.stream_id
+    RETURNING true
+)
+SELECT rows_left_out('stream_parts') WHERE (SELECT count(*) FROM stored) <> cardinality(@stream_ids::uuid[]);
+
+-- name: StreamExtend :exec
+-- Index: streams_pkey. Lets streams that were written to live for their TTL, and an eighth, from now on.
+UPDATE streams s SET expires_at = statement_timestamp() + s.ttl * 1.125 WHERE s.id = ANY((SELECT @stream_ids::uuid[])::uuid[]);
 
 -- name: StreamEnd :one
 -- Index: streams_pkey, streams_namespace_key_began_key, backwards. Ends a stream whose row is locked (StreamLock), if it is open and the

@@ -3,6 +3,9 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/rules"
@@ -39,8 +42,8 @@ func (a *partsAppending) Size() scheduler.Size {
 // errUnexplained: the stream's row does not say why.
 var errUnexplained = errors.New("parts were not stored for no reason that the stream shows")
 
-// refusal returns why an append was not stored, from the stream's row. It is never nil.
-func (a *partsAppending) refusal(row *db.StreamAppendManyRow) (err error) {
+// refusal returns why an append was not stored, from the stream's row (nil: there is none). It is never nil.
+func (a *partsAppending) refusal(row *db.StreamLookRow) (err error) {
 	var stored *repo.Stream
 	gone := row == nil || row.Expired
 	if row != nil {
@@ -69,8 +72,7 @@ type (
 	partsTask  = commit.Task[repo.ID, *partsAppending]
 )
 
-// partsAppender commits appends to streams in groups: one statement for many streams. A
-// stream whose row is locked is tried again.
+// partsAppender commits appends to streams in groups. A stream whose row is locked is tried again.
 type partsAppender struct {
 	*commit.Committer[repo.ID, *partsAppending]
 	tell func(...news)
@@ -105,40 +107,42 @@ func (p *pooled) appendParts(ctx context.Context, a *partsAppending) error {
 // appendParts waits for the stream's row.
 func (b bound) appendParts(ctx context.Context, a *partsAppending) error {
 	run := &partsRun{items: []*partsAppending{a}}
-	rows, err := ask(ctx, b.read, func(q db.DBTX) ([]db.StreamAppendManyRow, error) {
-		rows, err := appendLocked(ctx, q, run)
+	err := b.read(ctx, func(q db.DBTX) error {
+		look, write := &conn.Pipeline{}, &conn.Pipeline{}
+		look.Add(func(q db.DBTX) error { return queries.StreamLock(ctx, q, toUUID(a.stream.ID)) })
+		lookAtStreams(ctx, look, []*partsRun{run})
+		err := look.Send(ctx, q)
+		if err == nil && writeParts(ctx, write, []*partsRun{run}) {
+			err = write.Send(ctx, q)
+		}
 		if conn.Violates(err, uniquePart) { // at a higher level: by somebody since its snapshot
 			err = &conn.Error{Sentinel: repo.ErrContention, Cause: err}
 		}
-		return rows, err
+		return err
 	})
 	switch {
 	case err != nil:
 		return err
-	case len(rows) == 0:
-		return a.refusal(nil)
-	case !rows[0].Stored:
-		return a.refusal(&rows[0])
+	case !run.fits():
+		return a.refusal(run.row)
 	}
 	b.changed(news{Key: a.stream.ID, Next: a.next()})
 	return nil
 }
 
-// appendLocked makes a run behind the lock of its stream, whose row it waits for. So what it
-// does not store is refused. It is for a caller's transaction: a group waits for nobody.
-func appendLocked(ctx context.Context, q db.DBTX, run *partsRun) ([]db.StreamAppendManyRow, error) {
-	return conn.After(ctx, q,
-		func(q db.DBTX) error { return queries.StreamLock(ctx, q, toUUID(run.items[0].stream.ID)) },
-		func(q db.DBTX) ([]db.StreamAppendManyRow, error) {
-			return queries.StreamAppendMany(ctx, q, partsParams([]*partsRun{run}))
-		})
-}
-
-// partsRun has appends to one stream that follow one another, which a statement makes as
-// one.
+// partsRun has appends to one stream that follow one another, which are made as one.
 type partsRun struct {
 	tasks []*partsTask
 	items []*partsAppending
+	// row is the stream's, nil if there is none. held: somebody else has locked it.
+	row  *db.StreamLookRow
+	held bool
+}
+
+// fits reports whether the parts are the next ones of the stream's writer.
+func (r *partsRun) fits() bool {
+	first := &r.items[0].stream
+	return r.row != nil && !r.held && !r.row.Expired && r.row.Status == string(repo.StreamOpen) && r.row.Fence == first.Fence && r.row.NextSequence == first.Next
 }
 
 func (r *partsRun) add(t *partsTask) {
@@ -172,22 +176,52 @@ func joinParts(g *partsGroup, tasks []*partsTask) []*partsRun {
 	return runs
 }
 
-func partsParams(runs []*partsRun) (params db.StreamAppendManyParams) {
-	for i, run := range runs {
-		first, place := run.items[0].stream, int64(0)
+// lookAtStreams adds the statements that lock the streams that nobody else has locked, and look at them behind the locks: who had a
+// lock just before may have added parts.
+func lookAtStreams(ctx context.Context, p *conn.Pipeline, runs []*partsRun) {
+	ids := each(runs, func(r *partsRun) pgtype.UUID { return toUUID(r.items[0].stream.ID) })
+	var locked []pgtype.UUID
+	p.Add(func(q db.DBTX) (err error) {
+		locked, err = queries.StreamLockFree(ctx, q, ids)
+		return err
+	})
+	p.Add(func(q db.DBTX) error {
+		rows, err := queries.StreamLook(ctx, q, ids)
+		for i := range rows {
+			run := runs[slices.Index(ids, rows[i].ID)]
+			run.row, run.held = &rows[i], !slices.Contains(locked, rows[i].ID)
+		}
+		return err
+	})
+}
+
+// writeParts adds the statements that store what fits. It reports false if that is nothing.
+func writeParts(ctx context.Context, p *conn.Pipeline, runs []*partsRun) bool {
+	var insert db.StreamPartInsertParams
+	var short []pgtype.UUID
+	for _, run := range runs {
+		if !run.fits() {
+			continue
+		}
+		sequence := run.row.NextSequence
 		for _, a := range run.items {
 			for _, part := range a.parts {
-				params.Owners = append(params.Owners, int64(i)+1)
-				params.PlacesInStream = append(params.PlacesInStream, place)
-				params.Datas = append(params.Datas, part)
-				place++
+				insert.StreamIds, insert.Sequences = append(insert.StreamIds, run.row.ID), append(insert.Sequences, sequence)
+				insert.Datas = append(insert.Datas, part)
+				sequence++
 			}
 		}
-		params.StreamIds = append(params.StreamIds, toUUID(first.ID))
-		params.Fences = append(params.Fences, first.Fence)
-		params.FirstSequences = append(params.FirstSequences, first.Next)
+		if run.row.IsShort {
+			short = append(short, run.row.ID)
+		}
 	}
-	return params
+	if len(insert.Datas) > 0 {
+		p.Add(func(q db.DBTX) error { return queries.StreamPartInsert(ctx, q, insert) })
+	}
+	if len(short) > 0 {
+		p.Add(func(q db.DBTX) error { return queries.StreamExtend(ctx, q, short) })
+	}
+	return len(p.Steps) > 0
 }
 
 // partsWriter writes the parts of a group.
@@ -196,39 +230,28 @@ type partsWriter struct {
 	appender *partsAppender
 }
 
-// appending is StreamAppendMany, or that behind locks.
-type appending func(ctx context.Context, q db.DBTX, params db.StreamAppendManyParams) ([]db.StreamAppendManyRow, error)
-
+// send makes a transaction of two round trips: the first locks and looks, and the second writes and commits.
 func (w *partsWriter) send(ctx context.Context, q db.DBTX, tasks []*partsTask) (func(), func(*partsTask) bool, error) {
-	if alone, _ := q.(conn.Alone); alone.Says {
-		return w.sendBy(ctx, q, tasks, appendPlain)
+	pg, runs := q.(conn.Alone).Conn, joinParts(w.partsGroup, tasks)
+	defer conn.RollbackOpen(ctx, pg)
+	look, write := &conn.Pipeline{}, &conn.Pipeline{}
+	look.Exec(ctx, "begin isolation level read committed")
+	lookAtStreams(ctx, look, runs)
+	if err := look.Send(ctx, pg); err != nil {
+		return nil, nil, &conn.Answer{Err: conn.Translate(ctx, err, conn.Reading)}
 	}
-	return w.sendBy(ctx, q, tasks, queries.StreamAppendMany)
-}
-
-// sendBehind sends the tasks behind the locks of their streams. It waits for none of them, either.
-func (w *partsWriter) sendBehind(ctx context.Context, q db.DBTX, tasks []*partsTask) (func(), func(*partsTask) bool, error) {
-	return w.sendBy(ctx, q, tasks, appendBehind)
-}
-
-func appendBehind(ctx context.Context, q db.DBTX, params db.StreamAppendManyParams) ([]db.StreamAppendManyRow, error) {
-	return conn.After(ctx, q,
-		func(q db.DBTX) error { return queries.StreamLockFree(ctx, q, params.StreamIds) },
-		func(q db.DBTX) ([]db.StreamAppendManyRow, error) { return queries.StreamAppendMany(ctx, q, params) })
-}
-
-func (w *partsWriter) sendBy(ctx context.Context, q db.DBTX, tasks []*partsTask, statement appending) (func(), func(*partsTask) bool, error) {
-	runs := joinParts(w.partsGroup, tasks)
-	rows, err := statement(ctx, q, partsParams(runs))
-	if conn.Violates(err, uniquePart) { // somebody had added a part just before: nothing was stored
-		return func() { w.Run(tasks, w.sendBehind) }, nil, nil
+	if writeParts(ctx, write, runs) {
+		write.Exec(ctx, "commit")
+		if err := write.Send(ctx, pg); err != nil {
+			return nil, nil, err
+		}
 	}
-	return func() { w.answer(runs, rows) }, nil, err
+	return func() { w.answer(runs) }, nil, nil
 }
 
 // refuse gives the first append of a run its answer. The others are sent again.
-func (w *partsWriter) refuse(run *partsRun, row *db.StreamAppendManyRow) {
-	w.Done(run.tasks[0], run.items[0].refusal(row))
+func (w *partsWriter) refuse(run *partsRun) {
+	w.Done(run.tasks[0], run.items[0].refusal(run.row))
 	for _, t := range run.tasks[1:] {
 		w.Return(t)
 	}
@@ -249,22 +272,18 @@ func (w *partsWriter) stored(runs ...*partsRun) {
 }
 
 // answer gives each append its answer.
-func (w *partsWriter) answer(runs []*partsRun, rows []db.StreamAppendManyRow) {
-	found := make([]*db.StreamAppendManyRow, len(runs))
-	for i := range rows {
-		found[rows[i].Place-1] = &rows[i]
-	}
+func (w *partsWriter) answer(runs []*partsRun) {
 	var stored []*partsRun
-	for i, run := range runs {
-		switch row := found[i]; {
-		case row != nil && row.Stored:
+	for _, run := range runs {
+		switch {
+		case run.fits():
 			stored = append(stored, run)
-		case row != nil && row.Held:
+		case run.held:
 			for _, t := range run.tasks {
-				w.Hold(t, conn.PatienceOf(row.LockTimeout))
+				w.Hold(t, conn.PatienceOf(run.row.LockTimeout))
 			}
 		default:
-			w.refuse(run, row)
+			w.refuse(run)
 		}
 	}
 	w.stored(stored...)

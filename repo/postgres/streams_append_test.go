@@ -14,7 +14,7 @@ func TestPartsRefusal(t *testing.T) {
 	t.Parallel()
 	for _, unsure := range []bool{false, true} {
 		a := &partsAppending{stream: repo.Stream{Key: "a", Fence: 1, Next: 2}, parts: [][]byte{{1}}, Progress: commit.Progress{Unsure: unsure}}
-		err := a.refusal(&db.StreamAppendManyRow{Fence: 1, Status: string(repo.StreamOpen), NextSequence: 2})
+		err := a.refusal(&db.StreamLookRow{Fence: 1, Status: string(repo.StreamOpen), NextSequence: 2})
 		if !errors.Is(err, repo.ErrContention) {
 			t.Errorf("unsure %t: %v", unsure, err)
 		}

@@ -231,7 +231,7 @@ var streamCalls = []call{
 		return args{f.session()}
 	}},
 	{name: "Streams.Open", args: func(f *fixture) args { return args{f.newStream()} }},
-	{name: "Streams.Append", args: func(f *fixture) args { return args{f.stream(), someParts(3)} }},
+	{name: "Streams.Append", trips: 2, args: func(f *fixture) args { return args{f.stream(), someParts(3)} }},
 	{name: "Streams.Finish", settled: true, args: func(f *fixture) args { return args{f.stream()} }},
 	{name: "Streams.Fail", settled: true, args: func(f *fixture) args { return args{f.stream(), "why"} }},
 	{name: "Streams.Delete", args: func(f *fixture) args { return args{f.stream().Key} }},

@@ -239,8 +239,8 @@ func TestRoundTrips(t *testing.T) {
 			stream, err = store.Streams().Open(ctx, again)
 			return err
 		}},
-		{"append to a stream", 1, parts},
-		{"append it again", 2, parts},
+		{"append to a stream", 2, parts},
+		{"append it again", 3, parts},
 		// begin, append, commit
 		{"append in a transaction", 3, func(ctx context.Context) error {
 			return store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {

@@ -68,8 +68,8 @@ func TestStreamOpenedBesideAppends(t *testing.T) {
 	}
 }
 
-// A stream whose row a transaction holds delays no other, also where a group that it is in must be
-// sent again because somebody else has just stored the same parts.
+// A stream whose row a transaction holds delays no other, also where two processes store the same parts at
+// the same moment.
 func TestHeldStreamBesideSameParts(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
