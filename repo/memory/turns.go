@@ -86,19 +86,24 @@ func (s sessions) appendTurn(ctx context.Context, t *tables, turn *rules.Turn) (
 	for i := range messages {
 		messages[i] = rules.StoredMessage(turn.Messages[i], turn.SessionID, 0, now) // normalized: a copy already
 	}
-	if stored := r.turns.get(turn.ID); stored != nil && turn.ID != "" {
-		if err := turn.StoredTurn(stored.digest); err != nil {
-			return repo.AppendedTurn{}, err
-		}
+	stored := r.turns.get(turn.ID)
+	var known []*repo.Message
+	if turn.Repeatable {
+		known = r.stored(messages)
+	}
+	var digest []byte
+	if stored != nil {
+		digest = stored.digest
+	}
+	if again, err := turn.Again(digest, known != nil); err != nil {
+		return repo.AppendedTurn{}, err
+	} else if again && turn.ID != "" {
 		return s.repeated(t, turn, stored.messages(r), stored.plan), nil
+	} else if again {
+		repeated := s.repeated(t, turn, known, repo.ID{})
+		return repeated, rules.AppendConflict(turn.SessionID, turn.Messages, repeated.Messages)
 	}
-	if turn.Repeatable && turn.OnlyMessages() {
-		if known := r.stored(messages); known != nil {
-			repeated := s.repeated(t, turn, known, repo.ID{})
-			return repeated, rules.AppendConflict(turn.SessionID, turn.Messages, repeated.Messages)
-		}
-	}
-	made, err := turn.Add(t.view(turn, r, now))
+	made, err := turn.Add(t.rows(turn, r, known, now))
 	if err != nil {
 		return repo.AppendedTurn{}, err
 	}
@@ -167,40 +172,39 @@ func (t *tables) planOf(ctx context.Context, turn *rules.Turn) (*repo.Plan, *rep
 	return &plan, action, err
 }
 
-// view returns what the turn is added to.
-func (t *tables) view(turn *rules.Turn, r *sessionRow, now time.Time) rules.TurnView {
-	view := rules.TurnView{
-		Fence: t.fenceOf(r, turn.Fence),
-		Next:  r.next(),
-		Head:  rules.Head(r.follows, r.next()),
-		Has: func(sequence int64) bool {
-			m, _ := r.at(sequence)
-			return m != nil
-		},
-		Known:  func(id repo.ID) bool { return r.byID.get(id) != nil },
-		Usage:  r.Usage,
-		Budget: r.Budget,
-		Version: func(scope repo.Scope) int64 {
-			if r := t.scopes.get(scope); r != nil {
-				return r.version
-			}
-			return 0
-		},
-		Value: func(scope repo.Scope, key string) *repo.StateValue {
-			if r := t.scopes.get(scope); r != nil {
-				return r.values.get(key)
-			}
-			return nil
-		},
-		Now: now,
+// rows returns what a turn depends on. known are those of its messages that are stored.
+func (t *tables) rows(turn *rules.Turn, r *sessionRow, known []*repo.Message, now time.Time) *rules.TurnRows {
+	rows := &rules.TurnRows{
+		Fence: t.fenceOf(r, turn.Fence), Next: r.next(), Head: rules.Head(r.follows, r.next()), Usage: r.Usage, Budget: r.Budget, Now: now,
 	}
 	if now.UnixMicro() <= t.lastErased { // within one reading of the clock
-		view.Now = time.UnixMicro(t.lastErased + 1)
+		rows.Now = time.UnixMicro(t.lastErased + 1)
+	}
+	if len(known) > 0 {
+		rows.Known = known[0].ID
+	}
+	if turn.After != nil {
+		m, _ := r.at(*turn.After)
+		rows.HasAfter = m != nil
 	}
 	if turn.Usage != nil {
-		view.AddedUsage = r.usages.get(turn.Usage.ID)
+		rows.AddedUsage = r.usages.get(turn.Usage.ID)
 	}
-	return view
+	for _, scope := range turn.State.Scopes {
+		var version int64
+		if stored := t.scopes.get(scope.Scope); stored != nil {
+			version = stored.version
+		}
+		rows.Versions = append(rows.Versions, version)
+	}
+	for _, change := range turn.State.Changes {
+		var value *repo.StateValue
+		if stored := t.scopes.get(change.Scope); stored != nil {
+			value = stored.values.get(change.Key)
+		}
+		rows.Values = append(rows.Values, value)
+	}
+	return rows
 }
 
 func (t *tables) writeState(made rules.TurnChanges, now time.Time) {

@@ -17,7 +17,7 @@ func (s *sessions) Append(ctx context.Context, sessionID repo.ID, messages ...re
 		return nil, err
 	}
 	s.counter.Add(messages)
-	result, err := s.appendOne(ctx, &turn{sessionID: sessionID, messages: messages, repeatable: repeatable})
+	result, err := s.appendOne(ctx, &turn{Turn: &rules.Turn{SessionID: sessionID, Messages: messages, Repeatable: repeatable}})
 	return result.Messages, err
 }
 
@@ -25,7 +25,7 @@ func (s *sessions) appendOne(ctx context.Context, a *turn) (repo.AppendedTurn, e
 	err := s.exec.(appends).append(ctx, a)
 	switch {
 	case conn.IsNoRows(err):
-		return repo.AppendedTurn{}, s.orMissing(err, a.sessionID)
+		return repo.AppendedTurn{}, s.orMissing(err, a.SessionID)
 	case err != nil:
 		return repo.AppendedTurn{}, s.exec.noted(err)
 	}

@@ -107,7 +107,7 @@ func (p *appender) make(ctx context.Context, a *turn) error {
 		if err := p.awaitScopes(ctx, a); err != nil {
 			return inDoubt(a, err)
 		}
-		err := p.Submit(ctx, a.sessionID, a)
+		err := p.Submit(ctx, a.SessionID, a)
 		switch {
 		case errors.Is(err, errNoScope):
 			err = p.makeScopes(ctx, a)
@@ -129,7 +129,7 @@ func inDoubt(a *turn, err error) error { return conn.Settled(conn.AfterDoubt(a.U
 
 // awaitScopes waits while a scope that a turn changes is known to be held.
 func (p *appender) awaitScopes(ctx context.Context, a *turn) error {
-	if a.more == nil {
+	if len(a.State.Scopes) == 0 {
 		return nil
 	}
 	var patience time.Duration
@@ -155,7 +155,7 @@ func (p *appender) makeScopes(ctx context.Context, a *turn) error {
 		err := p.tryScopes(ctx, a.met.missing)
 		switch {
 		case conn.Violates(err, stateSession):
-			return sessionNotFound(a.sessionID)
+			return sessionNotFound(a.SessionID)
 		case conn.HasCode(err, conn.LockNotAvailable):
 			if patience > 0 && time.Since(begun) >= patience {
 				return &conn.Error{Sentinel: repo.ErrContention, Cause: conn.ErrLockTimeout}

@@ -20,10 +20,12 @@ func (c *counterRow) fenceOf(session repo.ID) rules.Fence {
 	return rules.Fence{Key: repo.SessionLease(session), Latest: c.fence, Only: c.fencedOnly}
 }
 
-// refusal returns the error of an append or turn that was not accepted. If it is for want of
-// a token, an earlier attempt may arrive when the session takes writes without one.
+// refusal returns the error of a turn that was not accepted. If it is for want of a token, or for an expected
+// sequence that is to come, an earlier attempt may arrive when the session takes writes without one, or is there.
 func (a *turn) refusal(err error) error {
-	if fenced, is := errors.AsType[*repo.FencedError](err); is && a.Unsure && fenced.Fence == 0 {
+	fenced, isFenced := errors.AsType[*repo.FencedError](err)
+	conflict, isConflict := errors.AsType[*repo.SequenceConflictError](err)
+	if a.Unsure && (isFenced && fenced.Fence == 0 || isConflict && conflict.Kind == "session" && conflict.Expected > conflict.Next) {
 		return &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
 	}
 	return err
@@ -58,11 +60,11 @@ func catchUp(ctx context.Context, q db.DBTX, refused error) error {
 
 // catchUp tells the session of a turn of its lease. Its row is locked.
 func (l *ledger) catchUp(ctx context.Context, q db.DBTX, a *turn) error {
-	counter := l.counters[a.sessionID]
-	if counter == nil || a.fence <= counter.fence {
+	counter := l.counters[a.SessionID]
+	if counter == nil || a.Fence <= counter.fence {
 		return nil
 	}
-	row, err := queries.FenceCatchUpSession(ctx, q, db.FenceCatchUpSessionParams{SessionID: toUUID(a.sessionID), Namespace: leaseNamespace})
+	row, err := queries.FenceCatchUpSession(ctx, q, db.FenceCatchUpSessionParams{SessionID: toUUID(a.SessionID), Namespace: leaseNamespace})
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func (h *heldScopes) first(a *turn) *heldScope {
 	if len(h.held) == 0 {
 		return nil
 	}
-	for _, scope := range a.more.State.Scopes {
+	for _, scope := range a.State.Scopes {
 		if s := h.held[scope.Scope]; s != nil {
 			s.waiting++
 			return s

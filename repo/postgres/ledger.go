@@ -127,22 +127,18 @@ func newLedger(items []*turn) *ledger {
 		actions: map[string]int64{}, streams: map[string]*openStream{},
 	}
 	for _, a := range items {
-		l.counters[a.sessionID] = nil
-		t := a.more
-		if t == nil {
-			continue
-		}
-		for _, scope := range t.State.Scopes {
+		l.counters[a.SessionID] = nil
+		for _, scope := range a.State.Scopes {
 			l.scopes[scope.Scope] = nil
 		}
-		if t.Use != nil {
-			l.actions[t.Action.String()] = 0
+		if a.Use != nil {
+			l.actions[a.Action.String()] = 0
 		}
-		if t.Open != nil {
-			l.streams[t.Open.Key] = nil
+		if a.Open != nil {
+			l.streams[a.Open.Key] = nil
 		}
-		if t.Usage != nil {
-			l.usages[a.sessionID] = nil
+		if a.Usage != nil {
+			l.usages[a.SessionID] = nil
 		}
 	}
 	return l
@@ -267,25 +263,21 @@ func (l *ledger) read(ctx context.Context, p *conn.Pipeline, items []*turn) {
 		sequences []int64
 	}
 	for _, a := range items {
-		if a.repeatable || a.Unsure {
-			for i := range a.messages {
-				messages.add(a.sessionID, a.messages[i].ID)
+		if a.Repeatable || a.Unsure {
+			for i := range a.Messages {
+				messages.add(a.SessionID, a.Messages[i].ID)
 			}
 		}
-		t := a.more
-		if t == nil {
-			continue
+		if a.ID != "" && (a.Given || a.Unsure) {
+			turns.sessions, turns.ids = append(turns.sessions, toUUID(a.SessionID)), append(turns.ids, a.ID)
 		}
-		if t.Given || a.Unsure && t.ID != "" {
-			turns.sessions, turns.ids = append(turns.sessions, toUUID(a.sessionID)), append(turns.ids, t.ID)
+		if a.Usage != nil {
+			usages.add(a.SessionID, a.Usage.ID)
 		}
-		if t.Usage != nil {
-			usages.add(a.sessionID, t.Usage.ID)
+		if a.After != nil {
+			places.sessions, places.sequences = append(places.sessions, toUUID(a.SessionID)), append(places.sequences, *a.After)
 		}
-		if t.After != nil {
-			places.sessions, places.sequences = append(places.sessions, toUUID(a.sessionID)), append(places.sequences, *t.After)
-		}
-		for _, c := range t.State.Changes {
+		for _, c := range a.State.Changes {
 			if rules.ReadsState(c) {
 				values = append(values, ofScope{c.Scope, c.Key})
 			}
@@ -371,7 +363,7 @@ const (
 // known before it is written. The error is its answer.
 func (l *ledger) decide(a *turn) (verdict, error) {
 	a.outcome, a.met = outcome{}, barrier{}
-	counter := l.counters[a.sessionID]
+	counter := l.counters[a.SessionID]
 	switch {
 	case counter == nil:
 		if a.Unsure { // it may have been written, and the session deleted
@@ -384,38 +376,37 @@ func (l *ledger) decide(a *turn) (verdict, error) {
 		return deferred, nil
 	}
 	a.outcome.first = counter.next
-	if t := a.more; t != nil && t.ID != "" {
-		if row, found := l.turns[ofTurn{a.sessionID, t.ID}]; found {
-			a.outcome.stored = &row
-			return answered, t.StoredTurn(row.Digest)
-		}
+	var digest []byte
+	if row, found := l.turns[ofTurn{a.SessionID, a.ID}]; found && a.ID != "" {
+		a.outcome.stored, digest = &row, row.Digest
 	}
-	if a.more == nil || a.more.ID == "" {
-		if slices.ContainsFunc(a.messages, func(m repo.NewMessage) bool { return l.messages[ofSession{a.sessionID, m.ID}] }) {
-			a.outcome.known = true
-			return answered, nil
-		}
+	known := slices.IndexFunc(a.Messages, func(m repo.NewMessage) bool { return l.messages[ofSession{a.SessionID, m.ID}] })
+	if again, err := a.Again(digest, known >= 0); again {
+		a.outcome.known = a.ID == ""
+		return answered, err
 	}
-	if a.more != nil {
-		return l.decideMore(a, counter)
+	if v, err := l.meets(a, counter); v == held || err != nil {
+		return v, err
 	}
-	if err := counter.fenceOf(a.sessionID).Check(a.fence); err != nil {
+	rows := l.rowsOf(a, counter)
+	if known >= 0 {
+		rows.Known = a.Messages[known].ID
+	}
+	made, err := a.Add(rows)
+	if err == nil {
+		err = l.checkWork(a)
+	}
+	if err != nil {
 		return answered, a.refusal(err)
 	}
-	if a.expected != nil && *a.expected != counter.next {
-		if a.Unsure && *a.expected > counter.next {
-			return answered, &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
-		}
-		return answered, &repo.SequenceConflictError{Kind: "session", ID: a.sessionID, Expected: *a.expected, Next: counter.next}
-	}
+	a.outcome.made = made
 	l.accept(a, counter)
 	return accepted, nil
 }
 
-// decideMore decides on a turn that is more than messages.
-func (l *ledger) decideMore(a *turn, counter *counterRow) (verdict, error) {
-	t := a.more
-	for _, scope := range t.State.Scopes {
+// meets returns what is in the way of a turn: a row that is held, or a scope that has none.
+func (l *ledger) meets(a *turn, counter *counterRow) (verdict, error) {
+	for _, scope := range a.State.Scopes {
 		row := l.scopes[scope.Scope]
 		switch {
 		case row == nil:
@@ -427,44 +418,55 @@ func (l *ledger) decideMore(a *turn, counter *counterRow) (verdict, error) {
 			return held, nil
 		}
 	}
-	if len(a.met.missing) > 0 {
+	switch {
+	case len(a.met.missing) > 0:
 		a.met.patience = counter.patience
 		return answered, errNoScope
+	case a.Usage != nil && l.usages[a.SessionID] == nil:
+		return held, nil
 	}
-	view := rules.TurnView{
-		Fence: counter.fenceOf(a.sessionID),
-		Next:  counter.next,
-		Head:  rules.Head(counter.follows, counter.next),
-		Has: func(sequence int64) bool {
-			return l.has[ofPlace{a.sessionID, sequence}] || sequence >= counter.stored && sequence < counter.next
-		},
-		Known:   func(id repo.ID) bool { return l.messages[ofSession{a.sessionID, id}] },
-		Version: func(scope repo.Scope) int64 { return l.scopes[scope].version },
-		Value:   func(scope repo.Scope, key string) *repo.StateValue { return l.values[ofScope{scope, key}] },
-		Now:     l.now,
+	return answered, nil
+}
+
+// rowsOf returns what a turn depends on.
+func (l *ledger) rowsOf(a *turn, counter *counterRow) *rules.TurnRows {
+	rows := &rules.TurnRows{
+		Fence: counter.fenceOf(a.SessionID), Next: counter.next, Head: rules.Head(counter.follows, counter.next), Now: l.now,
 	}
-	usage := l.usages[a.sessionID]
-	if t.Usage != nil {
-		if usage == nil {
-			return held, nil
-		}
-		view.Usage, view.Budget = usage.total, usage.budget
-		if added, found := l.added[ofSession{a.sessionID, t.Usage.ID}]; found {
-			view.AddedUsage = &added
+	if a.After != nil {
+		rows.HasAfter = l.has[ofPlace{a.SessionID, *a.After}] || *a.After >= counter.stored && *a.After < counter.next
+	}
+	if a.Usage != nil {
+		usage := l.usages[a.SessionID]
+		rows.Usage, rows.Budget = usage.total, usage.budget
+		if added, found := l.added[ofSession{a.SessionID, a.Usage.ID}]; found {
+			rows.AddedUsage = &added
 		}
 	}
-	made, err := t.Add(view)
-	if err != nil {
-		return answered, a.refusal(err)
+	for _, scope := range a.State.Scopes {
+		rows.Versions = append(rows.Versions, l.scopes[scope.Scope].version)
 	}
-	if err := l.checkWork(a); err != nil {
-		return answered, a.refusal(err)
+	for _, change := range a.State.Changes {
+		rows.Values = append(rows.Values, l.values[ofScope{change.Scope, change.Key}])
 	}
-	a.outcome.made = made
+	return rows
+}
+
+// givesAgain reports whether one that was accepted has an id of this one's, of the same
+// kind: a usage may have the id of a message.
+func (l *ledger) givesAgain(a *turn) bool {
+	return a.Repeatable && slices.ContainsFunc(a.Messages, func(m repo.NewMessage) bool { return l.messageIDs[ofSession{a.SessionID, m.ID}] }) ||
+		a.ID != "" && l.turnIDs[ofTurn{a.SessionID, a.ID}] || a.Usage != nil && l.usageIDs[ofSession{a.SessionID, a.Usage.ID}]
+}
+
+// accept notes what a turn changes. If it has no messages, it may say what the next one follows.
+func (l *ledger) accept(a *turn, counter *counterRow) {
+	made := a.outcome.made
 	if made.AddsUsage {
+		usage := l.usages[a.SessionID]
 		usage.total, usage.changed = made.Usage, true
 		l.used = append(l.used, a)
-		l.usageIDs[ofSession{a.sessionID, t.Usage.ID}] = true
+		l.usageIDs[ofSession{a.SessionID, a.Usage.ID}] = true
 	}
 	for _, scope := range made.Scopes {
 		row := l.scopes[scope.Scope]
@@ -472,55 +474,37 @@ func (l *ledger) decideMore(a *turn, counter *counterRow) (verdict, error) {
 	}
 	for _, w := range made.Values {
 		at := ofScope{w.Scope, w.Key}
-		l.writes[at] = w
-		var value *repo.StateValue
+		l.writes[at], l.values[at] = w, nil
 		if w.Value != nil {
-			value = &repo.StateValue{Key: w.Key, Value: w.Value, Version: w.Version}
+			l.values[at] = &repo.StateValue{Key: w.Key, Value: w.Value, Version: w.Version}
 		}
-		l.values[at] = value
 	}
-	if a.plan != nil || t.Open != nil {
+	if a.plan != nil || a.Open != nil {
 		l.working = append(l.working, a)
 	}
-	if t.ID != "" {
+	if a.ID != "" {
 		l.inserted = append(l.inserted, a)
-		l.turnIDs[ofTurn{a.sessionID, t.ID}] = true
+		l.turnIDs[ofTurn{a.SessionID, a.ID}] = true
 	}
-	l.accept(a, counter)
-	return accepted, nil
-}
-
-// givesAgain reports whether one that was accepted has an id of this one's, of the same
-// kind: a usage may have the id of a message.
-func (l *ledger) givesAgain(a *turn) bool {
-	if a.repeatable && slices.ContainsFunc(a.messages, func(m repo.NewMessage) bool { return l.messageIDs[ofSession{a.sessionID, m.ID}] }) {
-		return true
-	}
-	t := a.more
-	return t != nil && (l.turnIDs[ofTurn{a.sessionID, t.ID}] || t.Usage != nil && l.usageIDs[ofSession{a.sessionID, t.Usage.ID}])
-}
-
-// accept adds the messages. If there are none, the turn may say what the next message follows.
-func (l *ledger) accept(a *turn, counter *counterRow) {
-	if a.more != nil && a.more.After != nil {
-		counter.follows = rules.Follows(a.more.After, counter.follows, counter.next)
-		if counter.follows != nil && !l.branched[a.sessionID] {
-			l.branched[a.sessionID] = true
-			l.branching = append(l.branching, a.sessionID)
+	if a.After != nil {
+		counter.follows = rules.Follows(a.After, counter.follows, counter.next)
+		if counter.follows != nil && !l.branched[a.SessionID] {
+			l.branched[a.SessionID] = true
+			l.branching = append(l.branching, a.SessionID)
 		}
 	}
-	if len(a.messages) == 0 {
+	if len(a.Messages) == 0 {
 		return
 	}
 	a.outcome.follows, counter.follows = counter.follows, nil
 	if len(counter.appends) == 0 {
-		l.sessions = append(l.sessions, a.sessionID)
+		l.sessions = append(l.sessions, a.SessionID)
 	}
 	counter.appends = append(counter.appends, a)
-	counter.next += int64(len(a.messages))
-	if a.repeatable {
-		for i := range a.messages {
-			l.messageIDs[ofSession{a.sessionID, a.messages[i].ID}] = true
+	counter.next += int64(len(a.Messages))
+	if a.Repeatable {
+		for i := range a.Messages {
+			l.messageIDs[ofSession{a.SessionID, a.Messages[i].ID}] = true
 		}
 	}
 }
@@ -552,8 +536,8 @@ func (l *ledger) writeMessages(ctx context.Context, p *conn.Pipeline) {
 		for _, a := range counter.appends {
 			a.outcome.createdAt = &counter.updated
 			messages.follow(a.outcome.follows)
-			for i := range a.messages {
-				messages.add(owner, a.outcome.first+int64(i), counter.updated, &a.messages[i])
+			for i := range a.Messages {
+				messages.add(owner, a.outcome.first+int64(i), counter.updated, &a.Messages[i])
 			}
 		}
 	}
@@ -606,12 +590,12 @@ func (l *ledger) writeTurns(ctx context.Context, p *conn.Pipeline) {
 	}
 	var params db.TurnInsertParams
 	for _, a := range l.inserted {
-		params.SessionIds = append(params.SessionIds, toUUID(a.sessionID))
-		params.Ids = append(params.Ids, a.more.ID)
-		params.Digests = append(params.Digests, a.more.Digest[:])
+		params.SessionIds = append(params.SessionIds, toUUID(a.SessionID))
+		params.Ids = append(params.Ids, a.ID)
+		params.Digests = append(params.Digests, a.Digest[:])
 		params.FirstSequences = append(params.FirstSequences, a.outcome.first)
-		params.MessageCounts = append(params.MessageCounts, int32(len(a.messages)))
-		params.PlanIds = append(params.PlanIds, toOptionalUUID(a.more.PlanID))
+		params.MessageCounts = append(params.MessageCounts, int32(len(a.Messages)))
+		params.PlanIds = append(params.PlanIds, toOptionalUUID(a.PlanID))
 	}
 	p.Add(func(q db.DBTX) error { return queries.TurnInsert(ctx, q, params) })
 }
@@ -660,8 +644,8 @@ func (l *ledger) writeUsages(ctx context.Context, p *conn.Pipeline) {
 	}
 	var added db.TurnInsertUsagesParams
 	for _, a := range l.used {
-		u := a.more.Usage
-		added.SessionIds, added.Ids = append(added.SessionIds, toUUID(a.sessionID)), append(added.Ids, toUUID(u.ID))
+		u := a.Usage
+		added.SessionIds, added.Ids = append(added.SessionIds, toUUID(a.SessionID)), append(added.Ids, toUUID(u.ID))
 		added.InputTokens = append(added.InputTokens, u.InputTokens)
 		added.OutputTokens = append(added.OutputTokens, u.OutputTokens)
 		added.CostNanos = append(added.CostNanos, int64(u.Cost))

@@ -43,13 +43,13 @@ var (
 // plan reads the action that the turn uses.
 func (c *turnCall) plan(ctx context.Context) error {
 	a := c.item
-	if a.more == nil || a.more.Use == nil {
+	if a.Use == nil {
 		return nil
 	}
-	action, err := c.sessions.usedAction(ctx, a.more.Action, a.plan != nil)
+	action, err := c.sessions.usedAction(ctx, a.Action, a.plan != nil)
 	if err == nil {
 		a.plan = &plannedUse{action: action}
-		a.plan.plan, a.plan.err = a.more.NewPlan(ctx, action)
+		a.plan.plan, a.plan.err = a.NewPlan(ctx, action)
 	} else if !errors.Is(err, repo.ErrNotFound) {
 		return err
 	} else {
@@ -142,28 +142,28 @@ func splitViews(all []string) (namespaces, names []string) {
 // checkWork returns why a turn cannot make its plan, or open its stream.
 func (l *ledger) checkWork(a *turn) error {
 	if a.plan != nil {
-		if version := l.actions[a.more.Action.String()]; a.plan.action.Version != version { // both are 0 if there is none
+		if version := l.actions[a.Action.String()]; a.plan.action.Version != version { // both are 0 if there is none
 			return errActionChanged
 		}
 		if a.plan.err != nil {
 			return a.plan.err
 		}
 	}
-	if a.more.Open == nil {
+	if a.Open == nil {
 		return nil
 	}
 	for _, before := range l.working { // its stream is not there yet
-		if open := before.more.Open; open != nil && open.Key == a.more.Open.Key && before.sessionID != a.sessionID {
+		if open := before.Open; open != nil && open.Key == a.Open.Key && before.SessionID != a.SessionID {
 			return rules.StreamOfOther(open.Key, before.opener)
 		}
 	}
-	switch open := l.streams[a.more.Open.Key]; {
+	switch open := l.streams[a.Open.Key]; {
 	case open == nil:
 		return errKeyHeld
 	case open.id.IsZero():
 		return nil
-	case !open.expired && open.session != a.sessionID:
-		return rules.StreamOfOther(a.more.Open.Key, open.id)
+	case !open.expired && open.session != a.SessionID:
+		return rules.StreamOfOther(a.Open.Key, open.id)
 	case !l.waits: // its row may be locked
 		return errKeyHeld
 	}
@@ -185,14 +185,14 @@ func (l *ledger) writeWork(ctx context.Context, p *conn.Pipeline) {
 	for _, a := range l.working {
 		if a.plan != nil {
 			plan := a.plan.plan
-			plan.SessionID = a.sessionID
-			use := *a.more.Use
-			use.SessionID = a.sessionID
+			plan.SessionID = a.SessionID
+			use := *a.Use
+			use.SessionID = a.SessionID
 			a.outcome.plan, made[plan.ID] = &plan, a
 			making = append(making, planParams(plan, a.plan.action, use))
 			check.PlanIds = append(check.PlanIds, toUUID(plan.ID))
 		}
-		open := a.more.Open
+		open := a.Open
 		if open == nil {
 			continue
 		}
@@ -203,7 +203,7 @@ func (l *ledger) writeWork(ctx context.Context, p *conn.Pipeline) {
 			namespace, key := rules.SplitView(open.Key)
 			opening.Ids, opening.Namespaces = append(opening.Ids, toUUID(a.opener)), append(opening.Namespaces, namespace)
 			opening.Keys = append(opening.Keys, key)
-			opening.Owners, opening.SessionIds = append(opening.Owners, open.Owner), append(opening.SessionIds, toUUID(a.sessionID))
+			opening.Owners, opening.SessionIds = append(opening.Owners, open.Owner), append(opening.SessionIds, toUUID(a.SessionID))
 			opening.Ttls = append(opening.Ttls, pgtype.Interval{Microseconds: open.TTL.Microseconds(), Valid: true})
 		}
 		openers[open.Key] = a.opener
@@ -224,7 +224,7 @@ func (l *ledger) writeWork(ctx context.Context, p *conn.Pipeline) {
 			rows, err := queries.TurnOpenStreams(ctx, q, opening)
 			for _, row := range rows {
 				a := made[row.ID.Bytes]
-				a.outcome.stream = newlyOpened(*a.more.Open, a.sessionID)
+				a.outcome.stream = newlyOpened(*a.Open, a.SessionID)
 				a.outcome.stream.ID, a.outcome.stream.Fence = row.ID.Bytes, row.Fence
 				a.outcome.stream.OpenedAt, a.outcome.stream.ExpiresAt = row.OpenedAt.UTC(), row.ExpiresAt.UTC()
 			}
@@ -249,8 +249,8 @@ func newlyOpened(open repo.NewStream, session repo.ID) *repo.Stream {
 
 // open adds the statements that open a stream whose key may have one.
 func (l *ledger) open(ctx context.Context, p *conn.Pipeline, a *turn) {
-	open := *a.more.Open
-	open.Session = a.sessionID
+	open := *a.Open
+	open.Session = a.SessionID
 	stream := newlyOpened(open, open.Session)
 	namespace, key := rules.SplitView(open.Key)
 	p.Add(func(q db.DBTX) error {

@@ -62,7 +62,7 @@ func appendInTx(ctx context.Context, q db.DBTX, a *turn) error {
 		err = pgx.ErrNoRows
 	}
 	if err != nil {
-		return &conn.Answer{Err: conn.OrMissing(err, sessionNotFound(a.sessionID))}
+		return &conn.Answer{Err: conn.OrMissing(err, sessionNotFound(a.SessionID))}
 	}
 	p = &conn.Pipeline{}
 	if !l.write(ctx, p) {
@@ -80,28 +80,28 @@ func appendInTx(ctx context.Context, q db.DBTX, a *turn) error {
 // appendedTurn returns the result of an append or a turn that was written, was found
 // stored, or is at another sequence than expected.
 func (s *sessions) appendedTurn(ctx context.Context, a *turn) (result repo.AppendedTurn, err error) {
-	result.SessionID = a.sessionID
+	result.SessionID = a.SessionID
 	switch {
 	case a.outcome.stored != nil:
 		result, err = s.storedTurn(ctx, a)
 		return result, s.exec.unread(err)
 	case a.outcome.known:
-		if result.Messages, err = s.stored(ctx, a.sessionID, a.messages); err == nil && a.more != nil {
-			err = s.current(ctx, a.more, &result)
+		if result.Messages, err = s.stored(ctx, a.SessionID, a.Messages); err == nil && !a.OnlyMessages() {
+			err = s.current(ctx, a.Turn, &result)
 		}
-		if err == nil && a.more != nil {
-			err = s.work(ctx, a.more, a.more.PlanID, &result)
+		if err == nil && !a.OnlyMessages() {
+			err = s.work(ctx, a.Turn, a.PlanID, &result)
 		}
 		if err != nil {
 			return repo.AppendedTurn{}, s.exec.unread(err)
 		}
-		result.Repeated = a.repeatable
+		result.Repeated = a.Repeatable
 		return result, nil
-	case len(a.messages) > 0:
-		result.Messages = appended(a.sessionID, a.messages, a.outcome)
+	case len(a.Messages) > 0:
+		result.Messages = appended(a.SessionID, a.Messages, a.outcome)
 	}
 	result.Scopes, result.Plan, result.Stream = a.outcome.made.Scopes, a.outcome.plan, a.outcome.stream
-	if a.more != nil && a.more.Usage != nil {
+	if a.Usage != nil {
 		result.Usage = &a.outcome.made.Usage
 	}
 	return result, nil
@@ -109,14 +109,14 @@ func (s *sessions) appendedTurn(ctx context.Context, a *turn) (result repo.Appen
 
 // storedTurn returns a turn that was found stored.
 func (s *sessions) storedTurn(ctx context.Context, a *turn) (result repo.AppendedTurn, err error) {
-	result.SessionID, result.Repeated = a.sessionID, a.more.Given
+	result.SessionID, result.Repeated = a.SessionID, a.Given
 	if result.Messages, err = s.messagesOfTurn(ctx, *a.outcome.stored); err != nil {
 		return repo.AppendedTurn{}, err
 	}
-	if err := s.work(ctx, a.more, a.outcome.stored.PlanID.Bytes, &result); err != nil {
+	if err := s.work(ctx, a.Turn, a.outcome.stored.PlanID.Bytes, &result); err != nil {
 		return repo.AppendedTurn{}, err
 	}
-	return result, s.current(ctx, a.more, &result)
+	return result, s.current(ctx, a.Turn, &result)
 }
 
 func (s *sessions) Turn(ctx context.Context, sessionID repo.ID, id string) (repo.AppendedTurn, error) {

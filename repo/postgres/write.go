@@ -24,17 +24,7 @@ import (
 type turn struct {
 	commit.Progress
 
-	sessionID repo.ID
-	expected  *int64
-	messages  []repo.NewMessage
-	// fence is the token of the session's lease. 0: none.
-	fence int64
-	// repeatable: some of the messages may be stored already.
-	repeatable bool
-	// creates: the session may have to be created first.
-	creates bool
-	// more is the whole turn, unless that is nothing but messages.
-	more *rules.Turn
+	*rules.Turn
 
 	// plan is what the turn's plan is to be. opener is the id of the call that opens its stream.
 	plan   *plannedUse
@@ -73,15 +63,8 @@ type barrier struct {
 	patience time.Duration
 }
 
-// newTurn returns a turn. One that has only messages is like an append.
 func newTurn(t *rules.Turn) *turn {
-	a := &turn{
-		sessionID: t.SessionID, expected: t.Expected, messages: t.Messages, repeatable: t.Repeatable, creates: t.Create != nil,
-		fence: t.Fence,
-	}
-	if !t.OnlyMessages() {
-		a.more = t
-	}
+	a := &turn{Turn: t}
 	if t.Open != nil {
 		a.opener = repo.NewID()
 	}
@@ -90,13 +73,13 @@ func newTurn(t *rules.Turn) *turn {
 
 // Size implements commit.Item.
 func (a *turn) Size() (size scheduler.Size) {
-	size.Rows = len(a.messages)
-	for i := range a.messages {
-		size.Bytes += rules.MessageBytes(&a.messages[i])
+	size.Rows = len(a.Messages)
+	for i := range a.Messages {
+		size.Bytes += rules.MessageBytes(&a.Messages[i])
 	}
-	if a.more != nil {
-		size.Rows += len(a.more.State.Changes) + 1
-		size.Bytes += a.more.State.Bytes()
+	if !a.OnlyMessages() {
+		size.Rows += len(a.State.Changes) + 1
+		size.Bytes += a.State.Bytes()
 	}
 	if a.plan != nil {
 		size.Rows += 5 // in as many tables
@@ -108,20 +91,20 @@ func (a *turn) Size() (size scheduler.Size) {
 // sharesScope reports whether others than the writers of the session may lock a row that the
 // turn locks.
 func (a *turn) sharesScope() bool {
-	return a.more != nil && slices.ContainsFunc(a.more.State.Scopes, func(s rules.StateScope) bool { return s.Scope.Name != "" })
+	return slices.ContainsFunc(a.State.Scopes, func(s rules.StateScope) bool { return s.Scope.Name != "" })
 }
 
 // newsOf says what there is to follow once a turn was committed.
 func newsOf(a *turn) (all []news) {
-	if len(a.messages) > 0 && a.outcome.createdAt != nil {
-		all = append(all, news{Key: a.sessionID, Next: a.outcome.first + int64(len(a.messages))})
+	if len(a.Messages) > 0 && a.outcome.createdAt != nil {
+		all = append(all, news{Key: a.SessionID, Next: a.outcome.first + int64(len(a.Messages))})
 	}
 	if plan := a.outcome.plan; plan != nil {
 		all = append(all, news{Key: queueOf(plan.Namespace), Next: planQueued})
 	}
 	if stream := a.outcome.stream; stream != nil {
-		all = append(all, news{Key: a.sessionID, Next: streamOpened})
-		if a.more.Open.Restart && stream.Next > 0 {
+		all = append(all, news{Key: a.SessionID, Next: streamOpened})
+		if a.Open.Restart && stream.Next > 0 {
 			all = append(all, news{Key: stream.ID, Next: stream.Next})
 		}
 	}

@@ -36,7 +36,7 @@ func (w *writer) commit() {
 }
 
 // isLone reports whether a write is one message: then one statement makes it.
-func isLone(a *turn) bool { return a.more == nil && len(a.messages) == 1 }
+func isLone(a *turn) bool { return len(a.Messages) == 1 && a.OnlyMessages() }
 
 // fewLone is for how many messages their statements cost less than the ledger's.
 const fewLone = 6
@@ -62,7 +62,7 @@ func (w *writer) sendLone(ctx context.Context, q db.DBTX, tasks []*task) (func()
 	for i, t := range tasks {
 		p.Add(func(q db.DBTX) (err error) {
 			a := t.Item
-			if rows[i], err = appendOne(ctx, q, a, w.hints.of(a.sessionID)); conn.IsNoRows(err) {
+			if rows[i], err = appendOne(ctx, q, a, w.hints.of(a.SessionID)); conn.IsNoRows(err) {
 				return nil
 			}
 			return err
@@ -78,12 +78,12 @@ func (w *writer) sendLone(ctx context.Context, q db.DBTX, tasks []*task) (func()
 		for i, t := range tasks {
 			a, row := t.Item, &rows[i]
 			if !row.Hint.Valid {
-				w.hints.forget(a.sessionID)
+				w.hints.forget(a.SessionID)
 				rest = append(rest, t)
 				continue
 			}
 			a.outcome = outcome{first: row.Sequence, createdAt: &row.UpdatedAt}
-			places, news = append(places, place[repo.ID]{a.sessionID, row.Hint, row.Sequence, row.Sequence + 1}), append(news, newsOf(a)...)
+			places, news = append(places, place[repo.ID]{a.SessionID, row.Hint, row.Sequence, row.Sequence + 1}), append(news, newsOf(a)...)
 			w.Done(t, nil)
 		}
 		w.hints.learn(places...)
@@ -95,7 +95,7 @@ func (w *writer) sendLone(ctx context.Context, q db.DBTX, tasks []*task) (func()
 // appendOneBehind sends the statement of one message behind one that waits for the counter row, and reports whether it was written.
 func appendOneBehind(ctx context.Context, q db.DBTX, a *turn) (bool, error) {
 	row, err := conn.After(ctx, q,
-		func(q db.DBTX) error { return queries.TurnAwaitCounters(ctx, q, toUUIDs([]repo.ID{a.sessionID})) },
+		func(q db.DBTX) error { return queries.TurnAwaitCounters(ctx, q, toUUIDs([]repo.ID{a.SessionID})) },
 		func(q db.DBTX) (db.MessageAppendOneRow, error) { return appendOne(ctx, q, a, pgtype.TID{}) })
 	if conn.IsNoRows(err) {
 		return false, nil
@@ -105,9 +105,9 @@ func appendOneBehind(ctx context.Context, q db.DBTX, a *turn) (bool, error) {
 }
 
 func appendOne(ctx context.Context, q db.DBTX, a *turn, hint pgtype.TID) (db.MessageAppendOneRow, error) {
-	m := &a.messages[0]
+	m := &a.Messages[0]
 	return queries.MessageAppendOne(ctx, q, db.MessageAppendOneParams{
-		SessionID:  toUUID(a.sessionID),
+		SessionID:  toUUID(a.SessionID),
 		ID:         toUUID(m.ID),
 		Role:       string(m.Role),
 		Content:    m.Content,
@@ -118,9 +118,9 @@ func appendOne(ctx context.Context, q db.DBTX, a *turn, hint pgtype.TID) (db.Mes
 		OccurredAt: m.OccurredAt,
 		Tokens:     int32(m.Tokens),
 		Counter:    m.Counter,
-		Fence:      a.fence,
-		Expected:   a.expected,
-		CheckID:    a.repeatable || a.Unsure,
+		Fence:      a.Fence,
+		Expected:   a.Expected,
+		CheckID:    a.Repeatable || a.Unsure,
 		Hint:       hint,
 	})
 }

@@ -11,7 +11,7 @@ var appendMutants = []mutant{
 	{"append/a lone hint to any row", query("MessageAppendOne", always("l.session_id", "hint")), inPostgres("TestHintOfAnotherRow")},
 	{"append/a wrong hint is kept", in(inRepo, "writer.sendLone", dropCall("w.hints.forget")), inPostgres("TestHintOfAnotherRow")},
 	{"append/at any sequence", query("MessageAppendOne", always("expected")), inPool("Append")},
-	{"append/a group at any sequence", in(inRepo, "ledger.decide", never("a.expected", "nil")), inPostgres("TestGroupOfExpectedSequences")},
+	{"append/a group at any sequence", in("internal/rules", "Turn.Add", never("t.Expected", "rows.Next")), inPostgres("TestGroupOfExpectedSequences")},
 	{"append/one refused append fails its group", in(inCommit, "Group.Run", neverAll("conn.IsRejection", "tasks")), inPostgres("TestRejectedAppendFailsNoOther")},
 	{"append/a message that a trigger leaves out", query("MessageInsert", never("stored", "cardinality")), inPostgres("TestRowsThatATriggerLeavesOut")},
 	{"append/a counter that a trigger leaves out", query("MessageAdvance", always("rows_left_out")), inPostgres("TestRowsThatATriggerLeavesOut")},
@@ -21,5 +21,5 @@ var appendMutants = []mutant{
 	{"append/what a trigger says", in("repo/postgres/internal/conn", "withoutValues", dropCase("isWithin")), inPostgres("TestWhatATriggerSays")},
 	{"append/what a trigger refuses is tried again", in("repo/postgres/internal/conn", "translatePgError", never("refusal", "nil")), inPostgres("TestWhatATriggerSays")},
 	{"append/its messages stay when a session goes", dropTrigger("session_counters_delete"), inPostgres("TestDeletionLeavesNothing")},
-	{"append/in memory, at any sequence", in("internal/rules", "Turn.Add", never("t.Expected", "v.Next")), inMemory("Append")},
+	{"append/in memory, at any sequence", in("internal/rules", "Turn.Add", never("t.Expected", "rows.Next")), inMemory("Append")},
 }
