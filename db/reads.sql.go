@@ -12,77 +12,335 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const sessionRead = `-- name: SessionRead :many
-WITH RECURSIVE asked AS NOT MATERIALIZED (
-    SELECT $1::uuid AS id, 1::bigint AS place
-    -- with many
-    WHERE false
-    UNION ALL
-    SELECT n.id, n.place FROM unnest((SELECT $2::uuid[])) WITH ORDINALITY AS n (id, place)
-    -- end of many
-), starts AS NOT MATERIALIZED (
-    SELECT a.id, a.place, $3::bigint AS low FROM asked a
-    -- with since
-    WHERE false
-    UNION ALL
-    SELECT s.id, s.place, s.low FROM search s WHERE s.low = s.high
-    -- end of since
-)
-    -- with messages
-, ranges AS NOT MATERIALIZED (
-    SELECT s.id, s.place, s.low, 9223372036854775807::bigint AS high FROM starts s
-    WHERE (SELECT true FROM session_branches b WHERE b.session_id = s.id LIMIT 1) IS NULL
-    -- with branches
-    AND false
-    UNION ALL
-    SELECT p.id, p.place, p.low, p.high FROM spans p WHERE true
-    -- end of branches
-    -- with tokens
-    AND false
-    UNION ALL
-    SELECT p.id, p.place, p.low, p.high FROM prompt p
-    -- end of tokens
-)
-    -- end of messages
-    -- with branches
-, path AS (
-    SELECT p.place, p.owner, p.low, p.high, sum(p.high - p.low + 1) OVER (
-            PARTITION BY p.place ORDER BY CASE WHEN $4::boolean THEN -p.low ELSE p.low END ROWS UNBOUNDED PRECEDING
-        ) AS total
+const sessionReadFirst = `-- name: SessionReadFirst :many
+SELECT t.session_id, t.sequence, t.id, t.role, t.kind, t.call_id,
+    CASE WHEN t.fits AND (SELECT $1::boolean) THEN t.content END AS content, CASE WHEN t.fits THEN t.metadata END AS metadata,
+    CASE WHEN t.fits AND (SELECT $2::boolean) THEN t.payload END AS payload,
+    t.occurred_at, t.created_at, t.follows, t.tokens, t.counter, t.size, r.place
+FROM ROWS FROM (unnest((SELECT $3::uuid[])), unnest((SELECT $4::bigint[])), unnest((SELECT $5::bigint[])), unnest((SELECT $6::bigint[])))
+    WITH ORDINALITY AS r (owner, low, high, share, place), LATERAL (
+    SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes, m.size, (sum(m.size) OVER (ROWS UNBOUNDED PRECEDING)) <= r.share AS fits
     FROM (
-        SELECT d.place, d.owner, d.high, d.low
-            -- with since
-            - d.low + session_since(d.owner, d.low, d.high, $5::timestamptz)
-            -- end of since
-            AS low
-        FROM (
-            SELECT a.place, t.owner, t.low, t.high
-            FROM asked a, session_path(a.id, NULL, $3::bigint, NULL, CASE WHEN $4::boolean THEN $6::bigint END) AS t (owner, low, high)
-            -- with all
-            WHERE false
-            UNION ALL
-            SELECT a.place, c.session_id, greatest($3::bigint, b.base), c.next_sequence - 1
-            FROM asked a JOIN session_counters c ON c.session_id = a.id LEFT JOIN session_branches b ON b.session_id = a.id
-            UNION ALL
-            SELECT a.place, t.owner, t.low, t.high
-            FROM asked a JOIN session_branches b ON b.session_id = a.id,
-                session_path(a.id, b.base - 1, $3::bigint, NULL, NULL) AS t (owner, low, high)
-            -- end of all
-        ) AS d
-        WHERE d.low <= d.high
-    ) AS p
-), spans AS (
-    SELECT q.owner AS id, q.place,
-        CASE WHEN $4::boolean THEN q.low - least(0, (SELECT $6::bigint) - q.total)::bigint ELSE q.low END AS low,
-        CASE WHEN $4::boolean THEN q.high ELSE q.high + least(0, (SELECT $6::bigint) - q.total)::bigint END AS high
-    FROM path q
-)
-    -- end of branches
-    -- with tokens
-, whole AS (
-    SELECT a.place, d.owner, d.low, d.high FROM asked a, session_path(a.id, NULL, NULL, NULL, NULL) AS d (owner, low, high)
+        SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes, messages.bytes - CASE WHEN (SELECT $1::boolean) THEN 0 ELSE octet_length(messages.content) END
+            - CASE WHEN (SELECT $2::boolean) THEN 0 ELSE coalesce(octet_length(messages.payload), 0) END AS size
+        FROM messages
+        WHERE messages.session_id = r.owner AND messages.sequence >= r.low AND messages.sequence <= r.high
+        ORDER BY messages.sequence LIMIT (SELECT $7::bigint)
+    ) AS m
+) AS t
+WHERE (SELECT $8::boolean) OR (SELECT true FROM session_branches b WHERE b.session_id = r.owner LIMIT 1) IS NULL
+`
+
+type SessionReadFirstParams struct {
+	WithContent bool
+	WithPayload bool
+	Owners      []pgtype.UUID
+	Lows        []int64
+	Highs       []int64
+	Shares      []int64
+	MaxMessages int64
+	Branched    bool
+}
+
+type SessionReadFirstRow struct {
+	SessionID  pgtype.UUID
+	Sequence   int64
+	ID         pgtype.UUID
+	Role       string
+	Kind       *string
+	CallID     *string
+	Content    interface{}
+	Metadata   interface{}
+	Payload    interface{}
+	OccurredAt *time.Time
+	CreatedAt  time.Time
+	Follows    *int64
+	Tokens     *int32
+	Counter    *string
+	Size       int32
+	Place      interface{}
+}
+
+// Index: messages_pkey, session_branches_pkey. The first messages of each range, whose place is that of the
+// range, with the size of what is asked for; of sessions that have branches, or are forks, only if branched. A row has no metadata,
+// content and payload if with it there are more bytes than its range's share: the caller decides what there is room for. No size is found
+// out by reading a value that is stored out of line.
+func (q *Queries) SessionReadFirst(ctx context.Context, db DBTX, arg SessionReadFirstParams) ([]SessionReadFirstRow, error) {
+	rows, err := db.Query(ctx, sessionReadFirst,
+		arg.WithContent,
+		arg.WithPayload,
+		arg.Owners,
+		arg.Lows,
+		arg.Highs,
+		arg.Shares,
+		arg.MaxMessages,
+		arg.Branched,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionReadFirstRow
+	for rows.Next() {
+		var i SessionReadFirstRow
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Sequence,
+			&i.ID,
+			&i.Role,
+			&i.Kind,
+			&i.CallID,
+			&i.Content,
+			&i.Metadata,
+			&i.Payload,
+			&i.OccurredAt,
+			&i.CreatedAt,
+			&i.Follows,
+			&i.Tokens,
+			&i.Counter,
+			&i.Size,
+			&i.Place,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sessionReadHeads = `-- name: SessionReadHeads :many
+
+SELECT a.place::bigint AS place, s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
+        WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
+    coalesce((SELECT true FROM session_branches b WHERE b.session_id = s.id LIMIT 1), false)::boolean AS branched
+FROM unnest((SELECT $1::uuid[])) WITH ORDINALITY AS a (id, place)
+JOIN sessions s ON s.id = a.id
+JOIN session_counters c ON c.session_id = s.id
+`
+
+type SessionReadHeadsRow struct {
+	Place        int64
+	Session      Session
+	ChangedAt    time.Time
+	NextSequence int64
+	FencedOnly   bool
+	Plans        []string
+	Branched     bool
+}
+
+// A read of sessions is a pipeline of these statements (repo/postgres/read.go). A SELECT hides arrays from the planner: see
+// TurnLockCounters.
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, session_branches_pkey. Sessions as SessionGet returns them, with
+// their places in ids, and whether they have branches or are forks.
+func (q *Queries) SessionReadHeads(ctx context.Context, db DBTX, ids []pgtype.UUID) ([]SessionReadHeadsRow, error) {
+	rows, err := db.Query(ctx, sessionReadHeads, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionReadHeadsRow
+	for rows.Next() {
+		var i SessionReadHeadsRow
+		if err := rows.Scan(
+			&i.Place,
+			&i.Session.ID,
+			&i.Session.Namespace,
+			&i.Session.Key,
+			&i.Session.Owner,
+			&i.Session.Actor,
+			&i.Session.AutomationProfile,
+			&i.Session.Metadata,
+			&i.Session.Version,
+			&i.Session.InputTokens,
+			&i.Session.OutputTokens,
+			&i.Session.CostNanos,
+			&i.Session.BudgetNanos,
+			&i.Session.CreatedAt,
+			&i.Session.UpdatedAt,
+			&i.Session.ImportedAt,
+			&i.ChangedAt,
+			&i.NextSequence,
+			&i.FencedOnly,
+			&i.Plans,
+			&i.Branched,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sessionReadLast = `-- name: SessionReadLast :many
+SELECT t.session_id, t.sequence, t.id, t.role, t.kind, t.call_id,
+    CASE WHEN t.fits AND (SELECT $1::boolean) THEN t.content END AS content, CASE WHEN t.fits THEN t.metadata END AS metadata,
+    CASE WHEN t.fits AND (SELECT $2::boolean) THEN t.payload END AS payload,
+    t.occurred_at, t.created_at, t.follows, t.tokens, t.counter, t.size, r.place
+FROM ROWS FROM (unnest((SELECT $3::uuid[])), unnest((SELECT $4::bigint[])), unnest((SELECT $5::bigint[])), unnest((SELECT $6::bigint[])))
+    WITH ORDINALITY AS r (owner, low, high, share, place), LATERAL (
+    SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes, m.size, (sum(m.size) OVER (ROWS UNBOUNDED PRECEDING)) <= r.share AS fits
+    FROM (
+        SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes, messages.bytes - CASE WHEN (SELECT $1::boolean) THEN 0 ELSE octet_length(messages.content) END
+            - CASE WHEN (SELECT $2::boolean) THEN 0 ELSE coalesce(octet_length(messages.payload), 0) END AS size
+        FROM messages
+        WHERE messages.session_id = r.owner AND messages.sequence >= r.low AND messages.sequence <= r.high
+        ORDER BY messages.sequence DESC LIMIT (SELECT $7::bigint)
+    ) AS m
+) AS t
+WHERE (SELECT $8::boolean) OR (SELECT true FROM session_branches b WHERE b.session_id = r.owner LIMIT 1) IS NULL
+`
+
+type SessionReadLastParams struct {
+	WithContent bool
+	WithPayload bool
+	Owners      []pgtype.UUID
+	Lows        []int64
+	Highs       []int64
+	Shares      []int64
+	MaxMessages int64
+	Branched    bool
+}
+
+type SessionReadLastRow struct {
+	SessionID  pgtype.UUID
+	Sequence   int64
+	ID         pgtype.UUID
+	Role       string
+	Kind       *string
+	CallID     *string
+	Content    interface{}
+	Metadata   interface{}
+	Payload    interface{}
+	OccurredAt *time.Time
+	CreatedAt  time.Time
+	Follows    *int64
+	Tokens     *int32
+	Counter    *string
+	Size       int32
+	Place      interface{}
+}
+
+// Index: messages_pkey, backwards, session_branches_pkey. The last messages of each range in the same way.
+func (q *Queries) SessionReadLast(ctx context.Context, db DBTX, arg SessionReadLastParams) ([]SessionReadLastRow, error) {
+	rows, err := db.Query(ctx, sessionReadLast,
+		arg.WithContent,
+		arg.WithPayload,
+		arg.Owners,
+		arg.Lows,
+		arg.Highs,
+		arg.Shares,
+		arg.MaxMessages,
+		arg.Branched,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionReadLastRow
+	for rows.Next() {
+		var i SessionReadLastRow
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Sequence,
+			&i.ID,
+			&i.Role,
+			&i.Kind,
+			&i.CallID,
+			&i.Content,
+			&i.Metadata,
+			&i.Payload,
+			&i.OccurredAt,
+			&i.CreatedAt,
+			&i.Follows,
+			&i.Tokens,
+			&i.Counter,
+			&i.Size,
+			&i.Place,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sessionReadPath = `-- name: SessionReadPath :many
+SELECT a.place::bigint AS place, r.owner::uuid AS owner, r.high::bigint AS high,
+    (CASE WHEN $1::timestamptz IS NULL THEN r.low ELSE session_since(r.owner, r.low, r.high, $1::timestamptz) END)::bigint AS low
+FROM unnest((SELECT $2::uuid[])) WITH ORDINALITY AS a (id, place)
+JOIN session_counters c ON c.session_id = a.id
+LEFT JOIN session_branches b ON b.session_id = a.id, LATERAL (
+    SELECT p.owner, p.low, p.high
+    FROM session_path(a.id, CASE WHEN $3::boolean THEN coalesce(b.base, 0) - 1 END, $4::bigint, NULL, $5::bigint) AS p (owner, low, high)
+    UNION ALL
+    SELECT a.id, greatest($4::bigint, coalesce(b.base, 0)), c.next_sequence - 1 WHERE $3::boolean
+) AS r
+`
+
+type SessionReadPathParams struct {
+	Since        *time.Time
+	Ids          []pgtype.UUID
+	Branches     bool
+	FromSequence int64
+	Most         *int64
+}
+
+type SessionReadPathRow struct {
+	Place int64
+	Owner pgtype.UUID
+	High  int64
+	Low   int64
+}
+
+// Index: session_branches_pkey, session_counters_pkey. The ranges of messages that from_sequence and since select of transcripts, or of all
+// branches; most, if the last messages are read of transcripts, bounds those of each.
+func (q *Queries) SessionReadPath(ctx context.Context, db DBTX, arg SessionReadPathParams) ([]SessionReadPathRow, error) {
+	rows, err := db.Query(ctx, sessionReadPath,
+		arg.Since,
+		arg.Ids,
+		arg.Branches,
+		arg.FromSequence,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionReadPathRow
+	for rows.Next() {
+		var i SessionReadPathRow
+		if err := rows.Scan(
+			&i.Place,
+			&i.Owner,
+			&i.High,
+			&i.Low,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sessionReadPrompt = `-- name: SessionReadPrompt :many
+WITH asked AS NOT MATERIALIZED (
+    SELECT a.id, a.place::bigint AS place FROM unnest((SELECT $1::uuid[])) WITH ORDINALITY AS a (id, place)
 ), instructions AS (
-    SELECT w.place, w.owner, i.sequence, i.kind, i.metadata FROM whole w, LATERAL (
+    SELECT a.place, w.owner, i.sequence, i.kind, i.metadata
+    FROM asked a, session_path(a.id, NULL, NULL, NULL, NULL) AS w (owner, low, high), LATERAL (
         SELECT messages.sequence, messages.kind, messages.metadata FROM messages
         WHERE messages.session_id = w.owner AND messages.sequence >= w.low AND messages.sequence <= w.high
             AND (messages.role IN ('system', 'developer') OR messages.kind = 'summary')
@@ -98,405 +356,52 @@ WITH RECURSIVE asked AS NOT MATERIALIZED (
 ), tail AS (
     SELECT a.place, t.owner, t.low, t.high, t.cut
     FROM asked a LEFT JOIN summary s ON s.place = a.place,
-        session_tail(a.id, coalesce(s.covered + 1, 0), $6::bigint, $7::bigint) AS t (owner, low, high, cut)
-), prompt AS (
-    SELECT t.owner AS id, t.place, t.low, t.high FROM tail t WHERE t.low <= t.high
-    UNION ALL
-    SELECT o.owner, o.place, o.sequence, o.sequence FROM (
-        SELECT i.owner, i.place, i.sequence, row_number() OVER (PARTITION BY i.place ORDER BY i.sequence DESC) AS number
-        FROM instructions i LEFT JOIN summary s ON s.place = i.place
-        WHERE (i.kind IS DISTINCT FROM 'summary' OR i.sequence = s.sequence)
-    ) AS o
-    WHERE o.number <= 1000
-        AND NOT EXISTS (SELECT FROM tail t WHERE t.place = o.place AND o.sequence >= t.low AND o.sequence <= t.high)
+        session_tail(a.id, coalesce(s.covered + 1, 0), $2::bigint, $3::bigint) AS t (owner, low, high, cut)
 )
-    -- end of tokens
-    -- with since
-, since AS (
-    SELECT $5::timestamptz AS at
-), search AS (
-    SELECT a.id, a.place, least($3::bigint, c.next_sequence) AS low, c.next_sequence AS high
-    FROM asked a
-    JOIN session_counters c ON c.session_id = a.id
-    WHERE $8::boolean OR current_setting('transaction_isolation') = 'read committed'
-    UNION ALL
-    SELECT s.id, s.place,
-        CASE WHEN m.created_at < i.at THEN s.low + (s.high - s.low) / 2 + 1 ELSE s.low END,
-        CASE WHEN m.created_at < i.at THEN s.high ELSE s.low + (s.high - s.low) / 2 END
-    FROM since i, search s LEFT JOIN LATERAL (
-        SELECT messages.created_at FROM messages
-        WHERE messages.session_id = s.id AND messages.sequence = s.low + (s.high - s.low) / 2
-        LIMIT 1
-    ) AS m ON true
-    WHERE s.low < s.high
-)
-    -- end of since
-    -- with messages
-, cut AS (
-    SELECT q.place, CASE WHEN $4::boolean THEN -q.sequence ELSE q.sequence END AS turn
-    FROM (
-        SELECT r.place, m.sequence,
-            sum(m.bytes) OVER (
-                ORDER BY r.place, m.sequence
-                -- with last
-                DESC
-                -- end of last
-                ROWS UNBOUNDED PRECEDING
-            ) AS total
-        FROM ranges r, LATERAL (
-            SELECT messages.sequence, messages.bytes
-                    - CASE WHEN $9::boolean THEN 0 ELSE octet_length(messages.content) END
-                    - CASE WHEN $10::boolean THEN 0 ELSE coalesce(octet_length(messages.payload), 0) END AS bytes
-            FROM messages
-            WHERE messages.session_id = r.id AND messages.sequence >= r.low AND messages.sequence <= r.high
-            ORDER BY messages.sequence
-            -- with last
-            DESC
-            -- end of last
-            LIMIT $11::bigint
-        ) AS m
-    ) AS q
-    WHERE q.total >= $12::bigint
-    LIMIT 1
-)
-    -- end of messages
-SELECT r.place, c.next_sequence AS number, s.version, NULL::uuid AS id, s.namespace AS role, s.key AS content, s.owner AS kind,
-    s.actor AS call_id, s.metadata, NULL::bytea AS payload, s.created_at, greatest(s.updated_at, c.updated_at)::timestamptz AS occurred_at,
-    ARRAY[coalesce(s.automation_profile, '')] || ARRAY(
-        SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
-        WHERE l.session_id = s.id ORDER BY l.plan_id
-    ) AS texts,
-    ARRAY[r.low, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, c.fenced_only::integer
-        -- with messages
-        , coalesce((SELECT 1 FROM session_branches b WHERE b.session_id = s.id LIMIT 1), 0)
-        -- end of messages
-        -- with branches
-        , (SELECT coalesce(sum(p.high - p.low + 1), 0) FROM spans p WHERE p.place = r.place AND p.low <= p.high)::bigint
-        -- end of branches
-        -- with tokens
-        , (SELECT coalesce(sum(p.high - p.low + 1), 0) FROM prompt p WHERE p.place = r.place)::bigint
-        , (SELECT min(t.low) FROM tail t WHERE t.place = r.place AND t.low <= t.high), (SELECT max(t.cut::integer) FROM tail t WHERE t.place = r.place)
-        -- end of tokens
-    ] AS numbers
-FROM starts r
-JOIN sessions s ON s.id = r.id
-JOIN session_counters c ON c.session_id = r.id
-WHERE $8::boolean OR current_setting('transaction_isolation') = 'read committed'
-    -- with messages
+SELECT t.place, t.owner::uuid AS owner, t.low::bigint AS low, t.high::bigint AS high, true AS in_tail, t.cut::boolean AS cut FROM tail t
 UNION ALL
-SELECT -r.place, m.sequence, m.follows, m.id, m.role, m.content, m.kind,
-    m.call_id, m.metadata, m.payload, m.created_at, m.occurred_at,
-    CASE WHEN m.counter IS NOT NULL THEN ARRAY[m.counter] END, CASE WHEN m.tokens IS NOT NULL THEN ARRAY[m.tokens::bigint] END
-FROM ranges r, LATERAL (
-    SELECT messages.sequence, messages.id, messages.role, messages.kind, messages.call_id,
-        messages.metadata, messages.created_at, messages.occurred_at, messages.follows, messages.tokens, messages.counter,
-        CASE WHEN $9::boolean THEN messages.content ELSE '' END AS content,
-        CASE WHEN $10::boolean THEN messages.payload END AS payload,
-        messages.bytes
-            - CASE WHEN $9::boolean THEN 0 ELSE octet_length(messages.content) END
-            - CASE WHEN $10::boolean THEN 0 ELSE coalesce(octet_length(messages.payload), 0) END AS bytes
-    FROM messages
-    WHERE messages.session_id = r.id AND messages.sequence >= r.low AND messages.sequence <= r.high
-    ORDER BY messages.sequence
-    -- with last
-    DESC
-    -- end of last
-    LIMIT $11::bigint
-) AS m
-WHERE ($8::boolean OR current_setting('transaction_isolation') = 'read committed') AND (
-    m.bytes <= $13::bigint
-    OR ((r.place, CASE WHEN $4::boolean THEN -m.sequence ELSE m.sequence END) > (SELECT c.place, c.turn FROM cut c)) IS NOT TRUE
-)
-    -- end of messages
-    -- with state
-UNION ALL
-SELECT 0::bigint, v.version, v.scope_version, v.session_id, v.key, v.name, NULL::text,
-    NULL::text, CASE WHEN v.total <= $14::bigint THEN v.value END, NULL::bytea, NULL::timestamptz, v.updated_at,
-    NULL::text[], NULL::bigint[]
-FROM (
-    SELECT k.session_id, k.name, k.version AS scope_version, t.key COLLATE "default" AS key, t.value, t.version, t.updated_at,
-        sum(t.bytes) OVER (ROWS UNBOUNDED PRECEDING) AS total
-    FROM (
-        SELECT o.id, o.session_id, o.name, o.version FROM state_scopes o WHERE false
-        -- with own
-        UNION ALL
-        SELECT o.id, o.session_id, o.name, o.version FROM state_scopes o
-        WHERE o.session_id = ANY (CAST((SELECT $2::uuid[]) AS uuid[]))
-        -- end of own
-        -- with shared
-        UNION ALL
-        SELECT o.id, o.session_id, o.name, o.version FROM state_scopes o
-        WHERE o.namespace = $15::text AND o.name = ANY (CAST((SELECT $16::text[]) AS text[]))
-        -- end of shared
-    ) AS k
-    LEFT JOIN LATERAL (
-        SELECT state_values.key, state_values.value, state_values.version, state_values.updated_at, state_values.bytes
-        FROM state_values
-        WHERE state_values.scope_id = k.id
-        ORDER BY state_values.key
-        LIMIT $17::integer
-    ) AS t ON true
-    WHERE $8::boolean OR current_setting('transaction_isolation') = 'read committed'
-    LIMIT $17::integer
-) AS v
-    -- end of state
-UNION ALL
-SELECT NULL::bigint, NULL::bigint, NULL::bigint, NULL::uuid, NULL::text, NULL::text, NULL::text,
-    NULL::text, NULL::json, NULL::bytea, NULL::timestamptz, NULL::timestamptz,
-    NULL::text[], NULL::bigint[]
-WHERE NOT $8::boolean AND current_setting('transaction_isolation') <> 'read committed'
+SELECT o.place, o.owner, o.sequence, o.sequence, false, false FROM (
+    SELECT i.owner, i.place, i.sequence, row_number() OVER (PARTITION BY i.place ORDER BY i.sequence DESC) AS number
+    FROM instructions i LEFT JOIN summary s ON s.place = i.place
+    WHERE (i.kind IS DISTINCT FROM 'summary' OR i.sequence = s.sequence)
+) AS o
+WHERE o.number <= 1000
+    AND NOT EXISTS (SELECT FROM tail t WHERE t.place = o.place AND o.sequence >= t.low AND o.sequence <= t.high)
 `
 
-type SessionReadParams struct {
-	ID            pgtype.UUID
-	Ids           []pgtype.UUID
-	FromSequence  int64
-	Backwards     bool
-	Since         *time.Time
-	Most          int64
-	Tokens        int64
-	AnyLevel      bool
-	WithContent   bool
-	WithPayload   bool
-	MaxMessages   int64
-	MaxBytes      int64
-	SmallBytes    int64
-	MaxStateBytes int64
-	Namespace     string
-	Scopes        []string
-	MaxRows       int32
+type SessionReadPromptParams struct {
+	Ids    []pgtype.UUID
+	Most   int64
+	Tokens int64
 }
 
-type SessionReadRow struct {
-	Place      int64
-	Number     int64
-	Version    int64
-	ID         pgtype.UUID
-	Role       string
-	Content    *string
-	Kind       *string
-	CallID     *string
-	Metadata   []byte
-	Payload    []byte
-	CreatedAt  time.Time
-	OccurredAt time.Time
-	Texts      interface{}
-	Numbers    interface{}
+type SessionReadPromptRow struct {
+	Place  int64
+	Owner  pgtype.UUID
+	Low    int64
+	High   int64
+	InTail bool
+	Cut    bool
 }
 
-// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, messages_pkey, state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey, session_branches_pkey, messages_session_id_instruction_idx.
-// Returns sessions with some of their messages, and scopes of state. It is one statement, so that it sees one snapshot at every
-// isolation level. It is sent without the parts that are not needed, since setting up a plan takes most of its time: see
-// repo/postgres/parts.go. For the same reason the three kinds of its rows, which come in any order, share columns:
-//
-//	session            message      key of a state, or a scope without keys
-//
-// place       its place in ids   -place       0
-// number      next_sequence      sequence     the key's version
-// version     version            follows      the scope's version
-// id                             id           the scope's session
-// role        namespace          role         the key
-// content     key                content      the scope's name
-// kind        owner              kind
-// call_id     actor              call_id
-// metadata    metadata           metadata     the value
-// occurred_at changed_at         occurred_at  updated_at
-// texts       automation_profile, plans counter
-// numbers     low, usage, budget, fenced_only,  tokens
-//
-//	has branches, and what the
-//	next parts add
-//
-// The others are null. low is the first sequence that is selected by from_sequence and since. Of a session that has branches, or is
-// a fork, no messages are read without the part branches, with which the transcript is read: see session_path. The part adds how
-// many messages are selected; with the part all they are those of all branches. So does the part tokens, which reads what goes into a prompt (repo.ReadSessions.Tokens), and also the
-// first sequence of its newest messages, and whether there are others before these.
-// The rows are not scanned into the
-// generated struct: see repo/postgres/read.go.
-//
-// Unless any_level, it does nothing in a transaction of another level than read committed, except that it returns a row without
-// a place. So it can be sent without a statement that sets the level.
-//
-// search finds the first message that is not before since, by bisection: created_at does not decrease with the sequence. It
-// reads one message in each step, 20 of a million; one that is missing counts as one not before. LIMIT makes that an index look-up. A session's last row, in which low is
-// high, has the result.
-//
-// Messages are returned until the ones before have max_bytes. As long as each has at most its share of that, small_bytes, all
-// are. For the others there is cut, the last message to be returned. It is looked for only then, in the order of the window, and
-// the search ends there. Small messages behind it are returned as well, and left out by the caller. No size is found out by
-// reading a value that is stored out of line: octet_length of a content or a payload need not.
-//
-// Of more keys than max_rows has room for, or values above max_state_bytes, there are not all, and the read fails.
-//
-// A SELECT hides the ids from the planner, and a CTE hides since: see TurnLockCounters.
-func (q *Queries) SessionRead(ctx context.Context, db DBTX, arg SessionReadParams) ([]SessionReadRow, error) {
-	rows, err := db.Query(ctx, sessionRead,
-		arg.ID,
-		arg.Ids,
-		arg.FromSequence,
-		arg.Backwards,
-		arg.Since,
-		arg.Most,
-		arg.Tokens,
-		arg.AnyLevel,
-		arg.WithContent,
-		arg.WithPayload,
-		arg.MaxMessages,
-		arg.MaxBytes,
-		arg.SmallBytes,
-		arg.MaxStateBytes,
-		arg.Namespace,
-		arg.Scopes,
-		arg.MaxRows,
-	)
+// Index: messages_session_id_instruction_idx. The ranges of what goes into prompts (repo.ReadSessions.Tokens): the newest messages, in_tail,
+// whose ranges may be empty, with whether there are others before them (cut), and the summary and instructions before.
+func (q *Queries) SessionReadPrompt(ctx context.Context, db DBTX, arg SessionReadPromptParams) ([]SessionReadPromptRow, error) {
+	rows, err := db.Query(ctx, sessionReadPrompt, arg.Ids, arg.Most, arg.Tokens)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []SessionReadRow
+	var items []SessionReadPromptRow
 	for rows.Next() {
-		var i SessionReadRow
+		var i SessionReadPromptRow
 		if err := rows.Scan(
 			&i.Place,
-			&i.Number,
-			&i.Version,
-			&i.ID,
-			&i.Role,
-			&i.Content,
-			&i.Kind,
-			&i.CallID,
-			&i.Metadata,
-			&i.Payload,
-			&i.CreatedAt,
-			&i.OccurredAt,
-			&i.Texts,
-			&i.Numbers,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const sessionReadFirst = `-- name: SessionReadFirst :many
-
-SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes FROM (
-    SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages
-    WHERE messages.session_id = $1 AND sequence >= CASE
-            WHEN EXISTS (SELECT FROM session_branches WHERE session_branches.session_id = $1) THEN 9223372036854775807
-            ELSE $2::bigint
-        END
-    ORDER BY sequence LIMIT $3
-) AS m
-WHERE m.bytes <= $4::bigint
-`
-
-type SessionReadFirstParams struct {
-	SessionID    pgtype.UUID
-	FromSequence int64
-	MaxMessages  int32
-	SmallBytes   int64
-}
-
-// The statements below make up a read of one session as most are, behind SessionGet and in one snapshot: setting up the plan of
-// SessionRead takes longer than all of them. A message or a value that is too large for that is left out, and not read, either:
-// SessionRead decides what there is room for.
-// Index: messages_pkey, forwards, session_branches_pkey. Only of a session without branches.
-func (q *Queries) SessionReadFirst(ctx context.Context, db DBTX, arg SessionReadFirstParams) ([]Message, error) {
-	rows, err := db.Query(ctx, sessionReadFirst,
-		arg.SessionID,
-		arg.FromSequence,
-		arg.MaxMessages,
-		arg.SmallBytes,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Message
-	for rows.Next() {
-		var i Message
-		if err := rows.Scan(
-			&i.SessionID,
-			&i.Sequence,
-			&i.ID,
-			&i.Role,
-			&i.Kind,
-			&i.CallID,
-			&i.Content,
-			&i.Metadata,
-			&i.Payload,
-			&i.OccurredAt,
-			&i.CreatedAt,
-			&i.Follows,
-			&i.Tokens,
-			&i.Counter,
-			&i.Bytes,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const sessionReadLast = `-- name: SessionReadLast :many
-SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes FROM (
-    SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages
-    WHERE messages.session_id = $1 AND sequence >= CASE
-            WHEN EXISTS (SELECT FROM session_branches WHERE session_branches.session_id = $1) THEN 9223372036854775807
-            ELSE $2::bigint
-        END
-    ORDER BY sequence DESC LIMIT $3
-) AS m
-WHERE m.bytes <= $4::bigint
-`
-
-type SessionReadLastParams struct {
-	SessionID    pgtype.UUID
-	FromSequence int64
-	MaxMessages  int32
-	SmallBytes   int64
-}
-
-// Index: messages_pkey, backwards, session_branches_pkey. Only of a session without branches.
-func (q *Queries) SessionReadLast(ctx context.Context, db DBTX, arg SessionReadLastParams) ([]Message, error) {
-	rows, err := db.Query(ctx, sessionReadLast,
-		arg.SessionID,
-		arg.FromSequence,
-		arg.MaxMessages,
-		arg.SmallBytes,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Message
-	for rows.Next() {
-		var i Message
-		if err := rows.Scan(
-			&i.SessionID,
-			&i.Sequence,
-			&i.ID,
-			&i.Role,
-			&i.Kind,
-			&i.CallID,
-			&i.Content,
-			&i.Metadata,
-			&i.Payload,
-			&i.OccurredAt,
-			&i.CreatedAt,
-			&i.Follows,
-			&i.Tokens,
-			&i.Counter,
-			&i.Bytes,
+			&i.Owner,
+			&i.Low,
+			&i.High,
+			&i.InTail,
+			&i.Cut,
 		); err != nil {
 			return nil, err
 		}
@@ -509,25 +414,27 @@ func (q *Queries) SessionReadLast(ctx context.Context, db DBTX, arg SessionReadL
 }
 
 const sessionReadState = `-- name: SessionReadState :many
-SELECT k.session_id, k.name, k.version AS scope_version, coalesce(v.key, '')::text AS key, coalesce(v.version, 0)::bigint AS version,
-    coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at, (CASE WHEN v.bytes <= $1::bigint THEN v.value END)::json AS value
+SELECT v.session_id, v.name, v.scope_version, coalesce(v.key, '')::text AS key, coalesce(v.version, 0)::bigint AS version,
+    coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at, (CASE WHEN v.total <= $1::bigint THEN v.value END)::json AS value
 FROM (
-    SELECT o.id, o.session_id, o.name, o.version FROM state_scopes o
-    WHERE o.session_id = ANY (CAST((SELECT $2::uuid[]) AS uuid[]))
-    UNION ALL
-    SELECT o.id, o.session_id, o.name, o.version FROM state_scopes o
-    WHERE o.namespace = $3::text AND o.name = ANY (CAST((SELECT $4::text[]) AS text[]))
-) AS k
-LEFT JOIN LATERAL (
-    SELECT t.key, t.value, t.version, t.updated_at, t.bytes FROM state_values t
-    WHERE t.scope_id = k.id LIMIT $5::integer
-) AS v ON true
-LIMIT $5::integer
+    SELECT k.session_id, k.name, k.version AS scope_version, t.key, t.value, t.version, t.updated_at, sum(t.bytes) OVER (ROWS UNBOUNDED PRECEDING) AS total
+    FROM (
+        SELECT o.id, o.session_id, o.name, o.version FROM state_scopes o
+        WHERE o.session_id = ANY (CAST((SELECT $2::uuid[]) AS uuid[]))
+        UNION ALL
+        SELECT o.id, o.session_id, o.name, o.version FROM state_scopes o
+        WHERE o.namespace = $3::text AND o.name = ANY (CAST((SELECT $4::text[]) AS text[]))
+    ) AS k
+    LEFT JOIN LATERAL (
+        SELECT s.key, s.value, s.version, s.updated_at, s.bytes FROM state_values s WHERE s.scope_id = k.id LIMIT $5::integer
+    ) AS t ON true
+    LIMIT $5::integer
+) AS v
 `
 
 type SessionReadStateParams struct {
-	SmallBytes int64
-	StateIds   []pgtype.UUID
+	MaxBytes   int64
+	SessionIds []pgtype.UUID
 	Namespace  string
 	Scopes     []string
 	MaxRows    int32
@@ -544,11 +451,11 @@ type SessionReadStateRow struct {
 }
 
 // Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. The keys of scopes, in any order, and
-// a row without a key for a scope that has none.
+// a row without a key for a scope that has none. Of more than max_rows, or of values above max_bytes, there are not all, and the read fails.
 func (q *Queries) SessionReadState(ctx context.Context, db DBTX, arg SessionReadStateParams) ([]SessionReadStateRow, error) {
 	rows, err := db.Query(ctx, sessionReadState,
-		arg.SmallBytes,
-		arg.StateIds,
+		arg.MaxBytes,
+		arg.SessionIds,
 		arg.Namespace,
 		arg.Scopes,
 		arg.MaxRows,

@@ -113,23 +113,24 @@ func tooManyMessages(field string, count, sessions int) error {
 	return nil
 }
 
-// CutRead returns the messages of one session that belong to a snapshot which has size
-// bytes of messages already, and how many bytes it has with them. They are all messages
-// before the one at which there are limits.MaxReadBytes, and that one; if the last messages
-// are to be read, they are counted from the last one on.
-func CutRead(read repo.ReadSessions, messages []repo.Message, size int) ([]repo.Message, int) {
-	for taken := range messages {
-		if size >= limits.MaxReadBytes {
-			if read.Last > 0 {
-				return messages[len(messages)-taken:], size
-			}
-			return messages[:taken], size
-		}
-		m := &messages[taken]
+// CutRead returns how many messages of one session belong to a snapshot which has bytes of messages already, and how many bytes it
+// has with them. They are all messages before the one at which there are limits.MaxReadBytes, and that one; if the last messages
+// are to be read, they are counted from the last one on. sizeOf returns the bytes of the message at a place.
+func CutRead(read repo.ReadSessions, count, bytes int, sizeOf func(i int) int) (taken, total int) {
+	for ; taken < count && bytes < limits.MaxReadBytes; taken++ {
 		if read.Last > 0 {
-			m = &messages[len(messages)-1-taken]
+			bytes += sizeOf(count - 1 - taken)
+		} else {
+			bytes += sizeOf(taken)
 		}
-		size += len(m.Content) + len(m.Metadata) + len(m.Payload)
 	}
-	return messages, size
+	return taken, bytes
+}
+
+// Taken returns those of some messages that are to be read, of which count are taken.
+func Taken[Message any](read repo.ReadSessions, messages []Message, count int) []Message {
+	if read.Last > 0 {
+		return messages[len(messages)-count:]
+	}
+	return messages[:count]
 }

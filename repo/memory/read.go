@@ -49,8 +49,12 @@ func (s sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapsh
 			for m, message := range messages[i] {
 				selected[m] = without(read, *message)
 			}
-			entry.Messages, size = rules.CutRead(read, selected, size)
-			entry.Cut = entry.Cut || len(entry.Messages) < len(selected)
+			var taken int
+			taken, size = rules.CutRead(read, len(selected), size, func(i int) int {
+				return len(selected[i].Content) + len(selected[i].Metadata) + len(selected[i].Payload)
+			})
+			entry.Messages = rules.Taken(read, selected, taken)
+			entry.Cut = entry.Cut || taken < len(selected)
 			for m := range entry.Messages {
 				own := &entry.Messages[m]
 				own.SessionID = entry.Session.ID

@@ -18,9 +18,8 @@ import (
 type executor interface {
 	// read runs statements that change nothing.
 	read(ctx context.Context, statements func(db.DBTX) error) error
-	// readAt is like read, for one statement that returns errOtherLevel if it is told to
-	// require read committed, and the transaction has another level.
-	readAt(ctx context.Context, statement func(q db.DBTX, at conn.Level) error) error
+	// readTogether runs statements that change nothing in one round trip, and last behind them, unless all see one snapshot.
+	readTogether(ctx context.Context, statements conn.Pipeline, last func(db.DBTX) error) error
 	// write runs one statement that changes something.
 	write(ctx context.Context, statement func(db.DBTX) error) error
 	// writeByID is like write, for a statement that an id makes idempotent.
@@ -72,22 +71,8 @@ func (p *pooled) read(ctx context.Context, statements func(db.DBTX) error) error
 	return p.retried(ctx, func() error { return p.conns.Run(ctx, conn.Reading, statements) })
 }
 
-// errOtherLevel: a statement that requires read committed did nothing.
-var errOtherLevel = errors.New("the transaction is not read committed")
-
-// readAt leaves out the statement that sets the level, unless the default turned out to
-// be another one.
-func (p *pooled) readAt(ctx context.Context, statement func(db.DBTX, conn.Level) error) error {
-	return p.read(ctx, func(q db.DBTX) error {
-		if !p.conns.OtherLevel.Load() {
-			err := statement(q.(conn.Alone).Conn, conn.AtReadCommitted)
-			if !errors.Is(err, errOtherLevel) {
-				return err
-			}
-			p.conns.OtherLevel.Store(true)
-		}
-		return statement(q, conn.AtAnyLevel)
-	})
+func (p *pooled) readTogether(ctx context.Context, statements conn.Pipeline, _ func(db.DBTX) error) error {
+	return p.read(ctx, func(q db.DBTX) error { return statements.SendTo(ctx, conn.OneSnapshot(q.(conn.Alone))) })
 }
 
 func (p *pooled) write(ctx context.Context, statement func(db.DBTX) error) error {
@@ -192,8 +177,9 @@ func (b bound) read(ctx context.Context, statements func(db.DBTX) error) error {
 	return conn.Meaning(ctx, statements(b.tx), conn.Reading)
 }
 
-func (b bound) readAt(ctx context.Context, statement func(db.DBTX, conn.Level) error) error {
-	return b.read(ctx, func(q db.DBTX) error { return statement(q, conn.AtAnyLevel) })
+func (b bound) readTogether(ctx context.Context, statements conn.Pipeline, last func(db.DBTX) error) error {
+	statements.Add(last)
+	return b.read(ctx, func(q db.DBTX) error { return statements.Send(ctx, q) })
 }
 
 func (b bound) write(ctx context.Context, statement func(db.DBTX) error) error {

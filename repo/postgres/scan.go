@@ -19,6 +19,15 @@ import (
 type messageScanner struct {
 	db.DBTX
 	messages []repo.Message
+	// sizes says more of each message, if it has two columns for that.
+	sizes []sized
+}
+
+// sized says of which range a message is, from 1 on, how many bytes are asked for of it, and whether these were left out.
+type sized struct {
+	place int64
+	bytes int32
+	left  bool
 }
 
 func (s *messageScanner) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
@@ -31,20 +40,30 @@ func (s *messageScanner) Query(ctx context.Context, sql string, args ...any) (pg
 		role       roleName
 		kind       repeatedText
 		callID     optionalText
+		content    optionalText
 		occurredAt optionalTime
 		counter    repeatedText
+		size       sized
 	)
 	// All rows share one set of destinations, so that a row allocates only what its
 	// message keeps. The order is that of the table's columns; nil skips one.
 	destinations := []any{
-		&row.SessionID, &row.Sequence, &row.ID, &role, &kind, &callID, &row.Content, &row.Metadata,
+		&row.SessionID, &row.Sequence, &row.ID, &role, &kind, &callID, &content, &row.Metadata,
 		&row.Payload, &occurredAt, &row.CreatedAt, &row.Follows, &row.Tokens, &counter, nil,
 	}
-	s.messages = s.messages[:0] // drop those of a failed attempt
+	hasSizes := len(rows.FieldDescriptions()) > len(destinations)
+	if hasSizes {
+		destinations = append(destinations[:len(destinations)-1], &size.bytes, &size.place)
+	}
+	s.messages, s.sizes = s.messages[:0], s.sizes[:0] // drop those of a failed attempt
 	for rows.Next() {
 		row.Metadata, row.Payload = nil, nil
 		if rows.Scan(destinations...) != nil {
 			break // Scan has closed rows, and rows.Err returns the error
+		}
+		if hasSizes {
+			size.left = row.Metadata == nil
+			s.sizes = append(s.sizes, size)
 		}
 		s.messages = append(s.messages, repo.Message{
 			SessionID:  row.SessionID.Bytes,
@@ -52,7 +71,7 @@ func (s *messageScanner) Query(ctx context.Context, sql string, args ...any) (pg
 			Sequence:   row.Sequence,
 			Follows:    followsOf(row.Sequence, row.Follows),
 			Role:       role.Role,
-			Content:    row.Content,
+			Content:    content.text,
 			Metadata:   row.Metadata,
 			Payload:    row.Payload,
 			Kind:       kind.text,

@@ -200,18 +200,17 @@ func TestReadIsPlannedOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		sent := []string{"SessionRead "}
-		if len(ask.IDs) == 1 && ask.Since.IsZero() && !ask.WithoutContent { // a plain one
-			sent = []string{"SessionGet "}
-			if ask.Last > 0 {
-				sent = append(sent, "SessionReadLast ")
-			}
-			if ask.First > 0 {
-				sent = append(sent, "SessionReadFirst ")
-			}
-			if ask.State {
-				sent = append(sent, "SessionReadState ")
-			}
+		sent := []string{"SessionReadHeads "}
+		switch {
+		case !ask.Since.IsZero():
+			sent = append(sent, "SessionReadPath ")
+		case ask.Last > 0:
+			sent = append(sent, "SessionReadLast ")
+		case ask.First > 0:
+			sent = append(sent, "SessionReadFirst ")
+		}
+		if ask.State {
+			sent = append(sent, "SessionReadState ")
 		}
 		for _, name := range sent {
 			if wantPlannedOnce(t, pool, name); t.Failed() {

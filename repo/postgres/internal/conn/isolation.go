@@ -165,12 +165,3 @@ func (r lastRow) Scan(dest ...any) error {
 	}
 	return err
 }
-
-// Level says in transactions of which level something works.
-type Level bool
-
-// The levels that are told apart.
-const (
-	AtReadCommitted Level = false
-	AtAnyLevel      Level = true
-)
