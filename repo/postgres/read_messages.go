@@ -190,13 +190,13 @@ func (r *reading) fill(ctx context.Context, of []stretch, left []int) error {
 		return nil
 	}
 	messages, sizes := r.messages.messages, r.messages.sizes
-	each := make([]stretch, len(left))
+	holes := make([]stretch, len(left))
 	for i, row := range left {
 		sequence := messages[row].Sequence
-		each[i] = stretch{owner: of[sizes[row].place-1].owner, low: sequence, high: sequence}
+		holes[i] = stretch{owner: of[sizes[row].place-1].owner, low: sequence, high: sequence}
 	}
 	var rest messageScanner
-	if err := r.exec.read(ctx, r.scan(ctx, &rest, each, noSequence)); err != nil {
+	if err := r.exec.read(ctx, r.scan(ctx, &rest, holes, noSequence)); err != nil {
 		return err
 	}
 	if len(rest.messages) != len(left) {
