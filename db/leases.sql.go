@@ -225,16 +225,10 @@ func (q *Queries) LeaseListHeld(ctx context.Context, db DBTX, arg LeaseListHeldP
 }
 
 const leaseLock = `-- name: LeaseLock :exec
-
-WITH other AS (
-    SELECT l.token FROM leases l
-    WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text
-        AND l.owner <> $4::text AND l.expires_at > statement_timestamp()
-)
-INSERT INTO leases (namespace, kind, name, token, acquired_at, expires_at)
-SELECT $1::text, $2::text, $3::text, 0, statement_timestamp(), '-infinity'
-WHERE NOT EXISTS (SELECT FROM other)
-ON CONFLICT (namespace, kind, name) DO UPDATE SET token = excluded.token WHERE false
+SELECT FROM leases l
+WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text
+    AND (l.owner IS NULL OR l.owner = $4::text OR l.expires_at <= statement_timestamp())
+FOR NO KEY UPDATE
 `
 
 type LeaseLockParams struct {
@@ -244,37 +238,9 @@ type LeaseLockParams struct {
 	Owner     string
 }
 
-// Leases. A row, leases, is the lease of a key and the counter of its tokens: what changes it locks it first, in a statement of
-// its own, and reads the clock in the next one. So the time, like the token, is later than what those before it did.
-// Index: leases_pkey. The first statement of an acquisition. It locks the row, and makes one that is free if there is none. If
-// its snapshot shows somebody else who holds the lease, it waits for nobody, and writes nothing.
+// Index: leases_pkey. The second one locks the row. If its snapshot shows somebody else who holds the lease, it waits for nobody.
 func (q *Queries) LeaseLock(ctx context.Context, db DBTX, arg LeaseLockParams) error {
 	_, err := db.Exec(ctx, leaseLock,
-		arg.Namespace,
-		arg.Kind,
-		arg.Name,
-		arg.Owner,
-	)
-	return err
-}
-
-const leaseLockFree = `-- name: LeaseLockFree :exec
-SELECT FROM leases l
-WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text
-    AND (l.owner IS NULL OR l.owner = $4::text OR l.expires_at <= statement_timestamp())
-FOR NO KEY UPDATE
-`
-
-type LeaseLockFreeParams struct {
-	Namespace string
-	Kind      string
-	Name      string
-	Owner     string
-}
-
-// Index: leases_pkey.
-func (q *Queries) LeaseLockFree(ctx context.Context, db DBTX, arg LeaseLockFreeParams) error {
-	_, err := db.Exec(ctx, leaseLockFree,
 		arg.Namespace,
 		arg.Kind,
 		arg.Name,
@@ -307,8 +273,12 @@ func (q *Queries) LeaseLockToken(ctx context.Context, db DBTX, arg LeaseLockToke
 }
 
 const leaseMake = `-- name: LeaseMake :exec
+
 INSERT INTO leases (namespace, kind, name, token, acquired_at, expires_at)
-VALUES ($1::text, $2::text, $3::text, 0, statement_timestamp(), '-infinity')
+SELECT $1::text, $2::text, $3::text, 0, '-infinity', '-infinity'
+FROM session_holds h
+LEFT JOIN leases l ON l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text
+WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000' AND l.token IS NULL
 ON CONFLICT (namespace, kind, name) DO NOTHING
 `
 
@@ -318,8 +288,10 @@ type LeaseMakeParams struct {
 	Name      string
 }
 
-// Index: leases_pkey. LeaseLock as plain statements, this one and LeaseLockFree, for a distributed engine: see MessageInsert. It waits
-// for a renewal that is under way.
+// Leases. A row, leases, is the lease of a key and the counter of its tokens: what changes it locks it first, in a statement of
+// its own, and reads the clock in the next one. So the time, like the token, is later than what those before it did.
+// Index: leases_pkey, session_holds_pkey. The first statement of an acquisition makes a row that is free, unless it sees one. A clock
+// in it would keep a distributed engine from handing it to the node: see MessageInsert.
 func (q *Queries) LeaseMake(ctx context.Context, db DBTX, arg LeaseMakeParams) error {
 	_, err := db.Exec(ctx, leaseMake, arg.Namespace, arg.Kind, arg.Name)
 	return err

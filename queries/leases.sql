@@ -1,28 +1,18 @@
 -- Leases. A row, leases, is the lease of a key and the counter of its tokens: what changes it locks it first, in a statement of
 -- its own, and reads the clock in the next one. So the time, like the token, is later than what those before it did.
 
--- name: LeaseLock :exec
--- Index: leases_pkey. The first statement of an acquisition. It locks the row, and makes one that is free if there is none. If
--- its snapshot shows somebody else who holds the lease, it waits for nobody, and writes nothing.
-WITH other AS (
-    SELECT l.token FROM leases l
-    WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text
-        AND l.owner <> @owner::text AND l.expires_at > statement_timestamp()
-)
-INSERT INTO leases (namespace, kind, name, token, acquired_at, expires_at)
-SELECT @namespace::text, @kind::text, @name::text, 0, statement_timestamp(), '-infinity'
-WHERE NOT EXISTS (SELECT FROM other)
-ON CONFLICT (namespace, kind, name) DO UPDATE SET token = excluded.token WHERE false;
-
 -- name: LeaseMake :exec
--- Index: leases_pkey. LeaseLock as plain statements, this one and LeaseLockFree, for a distributed engine: see MessageInsert. It waits
--- for a renewal that is under way.
+-- Index: leases_pkey, session_holds_pkey. The first statement of an acquisition makes a row that is free, unless it sees one. A clock
+-- in it would keep a distributed engine from handing it to the node: see MessageInsert.
 INSERT INTO leases (namespace, kind, name, token, acquired_at, expires_at)
-VALUES (@namespace::text, @kind::text, @name::text, 0, statement_timestamp(), '-infinity')
+SELECT @namespace::text, @kind::text, @name::text, 0, '-infinity', '-infinity'
+FROM session_holds h
+LEFT JOIN leases l ON l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text
+WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000' AND l.token IS NULL
 ON CONFLICT (namespace, kind, name) DO NOTHING;
 
--- name: LeaseLockFree :exec
--- Index: leases_pkey.
+-- name: LeaseLock :exec
+-- Index: leases_pkey. The second one locks the row. If its snapshot shows somebody else who holds the lease, it waits for nobody.
 SELECT FROM leases l
 WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text
     AND (l.owner IS NULL OR l.owner = @owner::text OR l.expires_at <= statement_timestamp())

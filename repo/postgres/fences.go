@@ -81,14 +81,11 @@ func acquire(ctx context.Context, q db.DBTX, lease repo.NewLease) (row db.LeaseG
 		Namespace: get.Namespace, Kind: get.Kind, Name: get.Name, Owner: lease.Owner, TtlSeconds: lease.TTL.Seconds(),
 	}
 	lock := db.LeaseLockParams{Namespace: get.Namespace, Kind: get.Kind, Name: get.Name, Owner: lease.Owner}
-	steps := []func(db.DBTX) error{func(q db.DBTX) error { return queries.LeaseLock(ctx, q, lock) }}
-	if alone, _ := q.(conn.Alone); alone.Says {
-		steps = []func(db.DBTX) error{
-			func(q db.DBTX) error { return queries.LeaseMake(ctx, q, db.LeaseMakeParams(get)) },
-			func(q db.DBTX) error { return queries.LeaseLockFree(ctx, q, db.LeaseLockFreeParams(lock)) },
-		}
+	steps := []func(db.DBTX) error{
+		func(q db.DBTX) error { return queries.LeaseMake(ctx, q, db.LeaseMakeParams(get)) },
+		func(q db.DBTX) error { return queries.LeaseLock(ctx, q, lock) },
+		func(q db.DBTX) error { return queries.LeaseTake(ctx, q, take) },
 	}
-	steps = append(steps, func(q db.DBTX) error { return queries.LeaseTake(ctx, q, take) })
 	switch id, _ := repo.ParseID(lease.Key.Name); lease.Key.Kind {
 	case repo.LeaseOfSession:
 		take.SessionID = toUUID(id)
