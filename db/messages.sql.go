@@ -13,23 +13,18 @@ import (
 )
 
 const messageAdvance = `-- name: MessageAdvance :many
-WITH advanced AS (
-    UPDATE session_counters c
-    SET next_sequence = (CAST($2 AS bigint[]))[array_position(CAST($1 AS uuid[]), c.session_id)],
-        updated_at = (CAST($3 AS timestamptz[]))[array_position(CAST($1 AS uuid[]), c.session_id)],
-        follows = NULL
-    WHERE c.ctid = ANY (CAST((SELECT CAST($4 AS tid[])) AS tid[]))
-        AND array_position(CAST($1 AS uuid[]), c.session_id) IS NOT NULL -- no index has that
-    RETURNING c.session_id, c.ctid::tid AS hint
-)
-SELECT n.session_id::uuid AS session_id, a.hint FROM unnest(CAST($1 AS uuid[])) AS n (session_id)
-LEFT JOIN advanced a ON a.session_id = n.session_id
-WHERE a.session_id IS NOT NULL OR rows_left_out('session_counters')
+UPDATE session_counters c
+SET next_sequence = greatest(c.next_sequence, (CAST($1 AS bigint[]))[array_position(CAST($2 AS uuid[]), c.session_id)]),
+    updated_at = greatest(c.updated_at, (CAST($3 AS timestamptz[]))[array_position(CAST($2 AS uuid[]), c.session_id)]),
+    follows = NULL
+WHERE c.ctid = ANY (CAST((SELECT CAST($4 AS tid[])) AS tid[]))
+    AND array_position(CAST($2 AS uuid[]), c.session_id) IS NOT NULL -- no index has that
+RETURNING c.session_id, c.ctid::tid AS hint
 `
 
 type MessageAdvanceParams struct {
-	SessionIds    []pgtype.UUID
 	NextSequences []int64
+	SessionIds    []pgtype.UUID
 	UpdatedAts    []time.Time
 	Hints         []pgtype.TID
 }
@@ -40,11 +35,11 @@ type MessageAdvanceRow struct {
 }
 
 // Index: session_counters by ctid. Sets the counters of sessions whose rows are locked, and returns where the rows are now. hints
-// are where they were locked. A join would be planned by how many sessions there are.
+// are where they were locked. A join would be planned by how many sessions there are. (Citus crashes where a SET is a bare subscript.)
 func (q *Queries) MessageAdvance(ctx context.Context, db DBTX, arg MessageAdvanceParams) ([]MessageAdvanceRow, error) {
 	rows, err := db.Query(ctx, messageAdvance,
-		arg.SessionIds,
 		arg.NextSequences,
+		arg.SessionIds,
 		arg.UpdatedAts,
 		arg.Hints,
 	)
@@ -152,6 +147,38 @@ func (q *Queries) MessageAppendOne(ctx context.Context, db DBTX, arg MessageAppe
 	return i, err
 }
 
+const messageCheck = `-- name: MessageCheck :exec
+SELECT rows_left_out('messages')
+WHERE (
+        SELECT count(*) FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (owner, sequence), LATERAL (
+            SELECT FROM messages m WHERE m.session_id = n.owner AND m.sequence = n.sequence LIMIT 1
+        ) AS stored
+    ) <> cardinality($2::bigint[])
+    OR (
+        SELECT true FROM session_counters c
+        WHERE c.ctid = ANY (CAST((SELECT CAST($3 AS tid[])) AS tid[])) AND c.session_id = ANY ($4::uuid[]) LIMIT 1
+    )
+`
+
+type MessageCheckParams struct {
+	Owners     []pgtype.UUID
+	Sequences  []int64
+	Hints      []pgtype.TID
+	SessionIds []pgtype.UUID
+}
+
+// Index: messages_pkey, session_counters by ctid. Fails if a trigger has left out one of the messages, or a counter of sessions: its
+// version at hints, where MessageAdvance found it, is to be seen still.
+func (q *Queries) MessageCheck(ctx context.Context, db DBTX, arg MessageCheckParams) error {
+	_, err := db.Exec(ctx, messageCheck,
+		arg.Owners,
+		arg.Sequences,
+		arg.Hints,
+		arg.SessionIds,
+	)
+	return err
+}
+
 const messageCount = `-- name: MessageCount :execrows
 UPDATE session_counters SET next_sequence = $1 WHERE session_counters.session_id = $2
 `
@@ -215,28 +242,24 @@ func (q *Queries) MessageGet(ctx context.Context, db DBTX, arg MessageGetParams)
 	return i, err
 }
 
-const messageInsert = `-- name: MessageInsert :exec
-WITH stored AS (
-    INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
-    SELECT n.owner, n.sequence, n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
-        nullif(n.occurred_at, '0001-01-01 00:00:00+00'), n.created_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
-    FROM session_holds h, ROWS FROM (
-        unnest($2::uuid[]), unnest($3::bigint[]),
-        unnest($1::uuid[]), unnest($4::text[]), unnest($5::text[]),
-        unnest($6::text[]), unnest($7::bytea[]), unnest($8::text[]), unnest($9::text[]),
-        unnest($10::timestamptz[]), unnest($11::timestamptz[]),
-        unnest($12::integer[]), unnest($13::text[]), unnest($14::bigint[])
-    ) AS n (owner, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
-    WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000'
-    RETURNING true
-)
-SELECT rows_left_out('messages') WHERE (SELECT count(*) FROM stored) <> cardinality($1::uuid[])
+const messageInsert = `-- name: MessageInsert :execrows
+INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
+SELECT n.owner, n.sequence, n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
+    nullif(n.occurred_at, '0001-01-01 00:00:00+00'), n.created_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
+FROM session_holds h, ROWS FROM (
+    unnest($1::uuid[]), unnest($2::bigint[]),
+    unnest($3::uuid[]), unnest($4::text[]), unnest($5::text[]),
+    unnest($6::text[]), unnest($7::bytea[]), unnest($8::text[]), unnest($9::text[]),
+    unnest($10::timestamptz[]), unnest($11::timestamptz[]),
+    unnest($12::integer[]), unnest($13::text[]), unnest($14::bigint[])
+) AS n (owner, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
+WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000'
 `
 
 type MessageInsertParams struct {
-	Ids         []pgtype.UUID
 	Owners      []pgtype.UUID
 	Sequences   []int64
+	Ids         []pgtype.UUID
 	Roles       []string
 	Contents    []string
 	Metadatas   []string
@@ -253,12 +276,13 @@ type MessageInsertParams struct {
 // Index: session_holds_pkey. Stores messages, each of owners, of sessions whose counter rows are locked. kinds and call_ids have an
 // empty text for none, end at the last one that is not empty, and are empty in most writes; unnest takes what is missing as null. So
 // are tokens, counters and follows, with 0, an empty text and -2 for none. Go's zero time stands for an occurred_at that is not
-// given. A distributed engine gives only what reads a table to the table's node: so it reads the row that is always there.
-func (q *Queries) MessageInsert(ctx context.Context, db DBTX, arg MessageInsertParams) error {
-	_, err := db.Exec(ctx, messageInsert,
-		arg.Ids,
+// given. A distributed engine gives only what reads a table to the table's node, and only if it changes rows nowhere but at the top:
+// so it reads the row that is always there, and MessageCheck comes behind it.
+func (q *Queries) MessageInsert(ctx context.Context, db DBTX, arg MessageInsertParams) (int64, error) {
+	result, err := db.Exec(ctx, messageInsert,
 		arg.Owners,
 		arg.Sequences,
+		arg.Ids,
 		arg.Roles,
 		arg.Contents,
 		arg.Metadatas,
@@ -271,7 +295,10 @@ func (q *Queries) MessageInsert(ctx context.Context, db DBTX, arg MessageInsertP
 		arg.Counters,
 		arg.Follows,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const messageListBefore = `-- name: MessageListBefore :many

@@ -621,15 +621,31 @@ func (q *Queries) StreamOpen(ctx context.Context, db DBTX, arg StreamOpenParams)
 	return i, err
 }
 
+const streamPartCheck = `-- name: StreamPartCheck :exec
+SELECT rows_left_out('stream_parts')
+WHERE (
+    SELECT count(*) FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (stream_id, sequence), LATERAL (
+        SELECT FROM stream_parts p WHERE p.stream_id = n.stream_id AND p.sequence = n.sequence LIMIT 1
+    ) AS stored
+) <> cardinality($2::bigint[])
+`
+
+type StreamPartCheckParams struct {
+	StreamIds []pgtype.UUID
+	Sequences []int64
+}
+
+// Index: stream_parts_pkey. Fails if a trigger has left out one of the parts.
+func (q *Queries) StreamPartCheck(ctx context.Context, db DBTX, arg StreamPartCheckParams) error {
+	_, err := db.Exec(ctx, streamPartCheck, arg.StreamIds, arg.Sequences)
+	return err
+}
+
 const streamPartInsert = `-- name: StreamPartInsert :exec
-WITH stored AS (
-    INSERT INTO stream_parts (stream_id, sequence, data)
-    SELECT s.id, n.sequence, n.data
-    FROM ROWS FROM (unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::bytea[])) AS n (stream_id, sequence, data)
-    JOIN streams s ON s.id = n.stream_id
-    RETURNING true
-)
-SELECT rows_left_out('stream_parts') WHERE (SELECT count(*) FROM stored) <> cardinality($1::uuid[])
+INSERT INTO stream_parts (stream_id, sequence, data)
+SELECT s.id, n.sequence, n.data
+FROM ROWS FROM (unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::bytea[])) AS n (stream_id, sequence, data)
+JOIN streams s ON s.id = n.stream_id
 `
 
 type StreamPartInsertParams struct {
@@ -638,8 +654,7 @@ type StreamPartInsertParams struct {
 	Datas     [][]byte
 }
 
-// Index: streams_pkey, stream_parts_pkey. Stores parts of streams whose rows are locked. It looks these up, since a distributed engine
-// gives only what reads a table to the table's node.
+// Index: streams_pkey, stream_parts_pkey. Stores parts of streams whose rows are locked, which it looks up: see MessageInsert.
 func (q *Queries) StreamPartInsert(ctx context.Context, db DBTX, arg StreamPartInsertParams) error {
 	_, err := db.Exec(ctx, streamPartInsert, arg.StreamIds, arg.Sequences, arg.Datas)
 	return err

@@ -250,7 +250,10 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 			break
 		}
 		store := &conn.Pipeline{}
-		store.Add(func(q db.DBTX) error { return queries.MessageInsert(ctx, q, chunk.MessageInsertParams) })
+		store.Add(func(q db.DBTX) error {
+			stored, err := queries.MessageInsert(ctx, q, chunk.MessageInsertParams)
+			return conn.Whole(stored, len(chunk.Ids), err)
+		})
 		store.Add(func(q db.DBTX) error {
 			counted, err := queries.MessageCount(ctx, q, db.MessageCountParams{SessionID: toUUID(sessionID), NextSequence: count})
 			return conn.Whole(counted, 1, err)

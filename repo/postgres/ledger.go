@@ -550,7 +550,12 @@ func (l *ledger) writeMessages(ctx context.Context, p *conn.Pipeline) {
 		}
 		return err
 	})
-	p.Add(func(q db.DBTX) error { return queries.MessageInsert(ctx, q, messages.MessageInsertParams) })
+	p.Add(func(q db.DBTX) error {
+		_, err := queries.MessageInsert(ctx, q, messages.MessageInsertParams)
+		return err
+	})
+	check := db.MessageCheckParams{Owners: messages.Owners, Sequences: messages.Sequences, Hints: advance.Hints, SessionIds: advance.SessionIds}
+	p.Add(func(q db.DBTX) error { return queries.MessageCheck(ctx, q, check) })
 }
 
 // writeBranches adds the statements that note which sessions were rewound. Adding messages has set their counters to follow

@@ -217,6 +217,9 @@ func writeParts(ctx context.Context, p *conn.Pipeline, runs []*partsRun) bool {
 	}
 	if len(insert.Datas) > 0 {
 		p.Add(func(q db.DBTX) error { return queries.StreamPartInsert(ctx, q, insert) })
+		p.Add(func(q db.DBTX) error {
+			return queries.StreamPartCheck(ctx, q, db.StreamPartCheckParams{StreamIds: insert.StreamIds, Sequences: insert.Sequences})
+		})
 	}
 	if len(short) > 0 {
 		p.Add(func(q db.DBTX) error { return queries.StreamExtend(ctx, q, short) })
