@@ -116,7 +116,8 @@ func (q *Queries) StreamExpire(ctx context.Context, db DBTX, maxRows int64) (int
 }
 
 const streamExtend = `-- name: StreamExtend :exec
-UPDATE streams s SET expires_at = statement_timestamp() + s.ttl * 1.125 WHERE s.id = ANY((SELECT $1::uuid[])::uuid[])
+UPDATE streams s SET expires_at = (SELECT statement_timestamp() + l.ttl * 1.125 FROM streams l WHERE l.id = s.id)
+WHERE s.id = ANY((SELECT $1::uuid[])::uuid[])
 `
 
 // Index: streams_pkey. Lets streams that were written to live for their TTL, and an eighth, from now on.

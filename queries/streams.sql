@@ -146,7 +146,8 @@ WHERE (
 
 -- name: StreamExtend :exec
 -- Index: streams_pkey. Lets streams that were written to live for their TTL, and an eighth, from now on.
-UPDATE streams s SET expires_at = statement_timestamp() + s.ttl * 1.125 WHERE s.id = ANY((SELECT @stream_ids::uuid[])::uuid[]);
+UPDATE streams s SET expires_at = (SELECT statement_timestamp() + l.ttl * 1.125 FROM streams l WHERE l.id = s.id)
+WHERE s.id = ANY((SELECT @stream_ids::uuid[])::uuid[]);
 
 -- name: StreamEnd :one
 -- Index: streams_pkey, streams_namespace_key_began_key, backwards. Ends a stream whose row is locked (StreamLock), if it is open and the
