@@ -156,7 +156,8 @@ WHERE (
     ) <> cardinality($2::bigint[])
     OR (
         SELECT true FROM session_counters c
-        WHERE c.ctid = ANY (CAST((SELECT CAST($3 AS tid[])) AS tid[])) AND c.session_id = ANY ($4::uuid[]) LIMIT 1
+        WHERE c.ctid = ANY (CAST((SELECT CAST($3 AS tid[])) AS tid[])) AND array_position(CAST($4 AS uuid[]), c.session_id) IS NOT NULL
+        LIMIT 1
     )
 `
 

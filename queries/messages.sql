@@ -76,7 +76,8 @@ WHERE (
     ) <> cardinality(@sequences::bigint[])
     OR (
         SELECT true FROM session_counters c
-        WHERE c.ctid = ANY (CAST((SELECT CAST(@hints AS tid[])) AS tid[])) AND c.session_id = ANY (@session_ids::uuid[]) LIMIT 1
+        WHERE c.ctid = ANY (CAST((SELECT CAST(@hints AS tid[])) AS tid[])) AND array_position(CAST(@session_ids AS uuid[]), c.session_id) IS NOT NULL
+        LIMIT 1
     );
 
 -- name: MessageCount :execrows
