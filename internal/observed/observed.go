@@ -5,7 +5,6 @@ package observed
 import (
 	"context"
 	"iter"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -99,17 +98,6 @@ func (o observer) turn(ctx context.Context, turn repo.Turn) repo.Turn {
 		turn.Use = o.use(ctx, turn.Use)
 	}
 	return turn
-}
-
-func (o observer) turns(ctx context.Context, turns []repo.Turn) []repo.Turn {
-	if !slices.ContainsFunc(turns, func(t repo.Turn) bool { return t.Action != "" }) {
-		return turns
-	}
-	turns = slices.Clone(turns) // they are the caller's
-	for i := range turns {
-		turns[i] = o.turn(ctx, turns[i])
-	}
-	return turns
 }
 
 // call is an operation that is under way.

@@ -68,11 +68,6 @@ func (f *fixture) sessions() repo.ID {
 	return f.session()
 }
 
-// empty is a session without messages.
-func (f *fixture) empty() repo.ID {
-	return once(f, "empty", func() repo.ID { return createAs(f.t, f.r.Sessions(), f.fresh()).ID })
-}
-
 func (f *fixture) key() repo.SessionKey {
 	return once(f, "key", func() repo.SessionKey {
 		return repo.SessionKey{Namespace: f.namespace, Key: get(f.t, f.r.Sessions(), f.session()).Key}

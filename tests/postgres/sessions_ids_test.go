@@ -170,7 +170,7 @@ func stale(ctx context.Context, r repo.Repositories, plan repo.ID) map[string]fu
 		"Append":         func(id repo.ID) error { _, err := s.Append(ctx, id, user("x")); return err },
 		"AppendAt":       func(id repo.ID) error { _, err := appendAt(ctx, s, id, 0, user("x")); return err },
 		"AppendTurn":     func(id repo.ID) error { _, err := s.AppendTurn(ctx, inSession(id, turn)); return err },
-		"Export": func(id repo.ID) error { return s.Export(ctx, id, io.Discard) },
+		"Export":         func(id repo.ID) error { return s.Export(ctx, id, io.Discard) },
 		"Read": func(id repo.ID) error {
 			snapshot, err := s.Read(ctx, repo.ReadSessions{IDs: []repo.ID{id}})
 			if err == nil && snapshot.Sessions[0] == nil {

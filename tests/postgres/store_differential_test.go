@@ -386,15 +386,6 @@ func (w *twins) drawTurn(t *rapid.T, messages []repo.NewMessage) repo.Turn {
 	return turn
 }
 
-// otherTurn returns a turn to add after another. It creates no session: the order in
-// which one call creates several is not promised.
-func otherTurn(turn repo.Turn, number int) repo.Turn {
-	turn.ID, turn.Create = "", nil
-	turn.Messages = nil
-	turn.Usage = &repo.NewUsage{Cost: repo.Cost(number)}
-	return turn
-}
-
 // turn returns the comparable parts of a turn's result.
 func (w *twins) turn(a repo.AppendedTurn) string {
 	usage := "none"

@@ -18,15 +18,3 @@ func newSessions(t *testing.T, store repo.Repositories, count int) []repo.ID {
 	slices.SortFunc(ids, repo.ID.Compare)
 	return ids
 }
-
-// turnsOf returns a turn of each session: a message and a number of the session's own.
-func turnsOf(ids ...repo.ID) []repo.Turn {
-	turns := make([]repo.Turn, len(ids))
-	for i, id := range ids {
-		turns[i] = repo.Turn{
-			SessionID: id,
-			Messages:  []repo.NewMessage{user("made")}, State: []repo.StateChange{{Key: "n", Op: repo.StateIncrement, By: 1}},
-		}
-	}
-	return turns
-}

@@ -265,10 +265,12 @@ var table = map[string]entry{
 		}
 		return nil, nil
 	})},
-	"mcpstore.EventStore.SessionClosed": {quiet: "foreign empty", nobody: true,
+	"mcpstore.EventStore.SessionClosed": {
+		quiet: "foreign empty", nobody: true,
 		ask: inEvents(func(ctx context.Context, e *mcpstore.EventStore, name string) (any, error) {
 			return nil, e.SessionClosed(ctx, name)
-		})},
+		}),
+	},
 	"mcpstore.EventStore.Handler": {ask: func(ctx context.Context, w *world, q question) (any, error) {
 		e, err := mcpstore.NewEventStore(w.in(q).Streams(), 0)
 		if err != nil {

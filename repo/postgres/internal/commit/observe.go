@@ -93,8 +93,8 @@ func (c *Committer[K, I]) commit(g *Group[K, I]) {
 func (g *Group[K, I]) Context() context.Context { return valued{g.Batch.Context(), g.ctx} }
 
 type valued struct {
-	context.Context //nolint:containedctx // it is a context
-	values          context.Context
+	context.Context
+	values context.Context
 }
 
 func (v valued) Value(key any) any { return v.values.Value(key) }
