@@ -108,7 +108,7 @@ func (c *choosing) send(ctx context.Context, p *conn.Pipeline) error {
 	}
 	if !c.begun {
 		begin := &conn.Pipeline{}
-		begin.Exec(ctx, "begin isolation level read committed")
+		begin.Begin(ctx)
 		begin.Add(func(q db.DBTX) error { return queries.PlanByIndex(ctx, q) })
 		p.Steps, c.begun = append(begin.Steps, p.Steps...), true
 	}

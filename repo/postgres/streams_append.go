@@ -238,7 +238,7 @@ func (w *partsWriter) send(ctx context.Context, q db.DBTX, tasks []*partsTask) (
 	pg, runs := q.(conn.Alone).Conn, joinParts(w.partsGroup, tasks)
 	defer conn.RollbackOpen(ctx, pg)
 	look, write := &conn.Pipeline{}, &conn.Pipeline{}
-	look.Exec(ctx, "begin isolation level read committed")
+	look.Begin(ctx)
 	lookAtStreams(ctx, look, runs)
 	if err := look.Send(ctx, pg); err != nil {
 		return nil, nil, &conn.Answer{Err: conn.Translate(ctx, err, conn.Reading)}

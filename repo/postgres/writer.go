@@ -167,7 +167,7 @@ func (w *writer) lock(ctx context.Context, pg *pgx.Conn, tasks []*task) (l *ledg
 	l = newLedger(turns)
 	l.hints = &w.hints
 	p := &conn.Pipeline{}
-	p.Exec(ctx, "begin isolation level read committed")
+	p.Begin(ctx)
 	l.lock(ctx, p, waiting{sessions: w.Waits, scopes: w.Waits || w.awaits, brief: w.awaits})
 	l.read(ctx, p, turns)
 	return l, p.Send(ctx, pg)
