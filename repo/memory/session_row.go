@@ -64,7 +64,7 @@ func (r *sessionRow) commit() {
 	r.byID.commit()
 	r.usages.commit()
 	r.turns.commit()
-	r.committed = committed.committed // which is itself a copy, in AppendTurns in a transaction
+	r.committed = nil
 	*committed = *r
 }
 

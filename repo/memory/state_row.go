@@ -21,7 +21,7 @@ type scopeRow struct {
 func (r *scopeRow) commit() {
 	committed := r.committed
 	r.values.commit()
-	r.committed = committed.committed
+	r.committed = nil
 	*committed = *r
 }
 
@@ -73,7 +73,7 @@ func (t *tables) commitScopes() {
 		switch {
 		case r == nil:
 			t.base.scopes.remove(scope)
-		case r.committed != nil && !lacksCopy(t.base.scopes, scope):
+		case r.committed != nil:
 			r.commit()
 		default:
 			t.base.scopes.put(scope, r)

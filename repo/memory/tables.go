@@ -70,11 +70,7 @@ func (t *tables) overlay() *tables {
 // commit makes an overlay's changes the committed state.
 func (t *tables) commit() {
 	for id, r := range t.sessions.rows {
-		switch {
-		case r != nil && r.committed != nil && lacksCopy(t.base.sessions, id):
-			t.base.sessions.put(id, r)
-			continue
-		case r != nil && r.committed != nil:
+		if r != nil && r.committed != nil {
 			r.commit()
 			t.base.wake(id)
 			continue
@@ -104,13 +100,6 @@ func (t *tables) commit() {
 	t.commitStreams()
 	t.entries.commit()
 	t.base.unsealed = append(t.base.unsealed, t.unsealed...)
-}
-
-// lacksCopy reports whether rows are a transaction's and do not have a copy of the
-// committed row. The copy that AppendTurns made in the transaction then becomes it, and
-// is committed, or not, with the transaction.
-func lacksCopy[K comparable, Row any](rows table[K, Row], id K) bool {
-	return rows.base != nil && rows.rows[id] == nil
 }
 
 // session returns a session to be read. Error: repo.NotFoundError.

@@ -228,8 +228,7 @@ func lockParams(scopes []repo.Scope) db.TurnLockScopesParams {
 }
 
 func awaitScopes(ctx context.Context, q db.DBTX, scopes []repo.Scope) error {
-	columns := newScopeColumns(scopes)
-	return queries.TurnAwaitScopes(ctx, q, db.TurnAwaitScopesParams{SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names})
+	return queries.TurnAwaitScopes(ctx, q, db.TurnAwaitScopesParams(lockParams(scopes)))
 }
 
 // hintOf returns where a session's counter may be.

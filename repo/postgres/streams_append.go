@@ -244,8 +244,7 @@ func (w *partsWriter) send(ctx context.Context, q db.DBTX, tasks []*partsTask) (
 		return nil, nil, &conn.Answer{Err: conn.Translate(ctx, err, conn.Reading)}
 	}
 	if writeParts(ctx, write, runs) {
-		write.Exec(ctx, "commit")
-		if err := write.Send(ctx, pg); err != nil {
+		if err := write.SendAndCommit(ctx, pg); err != nil {
 			return nil, nil, err
 		}
 	}

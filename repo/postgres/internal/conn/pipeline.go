@@ -76,7 +76,8 @@ func (p *Pipeline) SendAndCommit(ctx context.Context, pg *pgx.Conn) error {
 		return err
 	})
 	err := p.Send(ctx, pg)
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && calls < 2 {
+	// An end of the connection may be a pooler's answer, which does not know what the server has done.
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && calls < 2 && IsAnswered(pgErr) {
 		return &Answer{Translate(ctx, pgErr, Reading)}
 	}
 	return err
