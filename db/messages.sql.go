@@ -14,18 +14,17 @@ import (
 
 const messageAdvance = `-- name: MessageAdvance :many
 UPDATE session_counters c
-SET next_sequence = greatest(c.next_sequence, (CAST($1 AS bigint[]))[array_position(CAST($2 AS uuid[]), c.session_id)]),
-    updated_at = greatest(c.updated_at, (CAST($3 AS timestamptz[]))[array_position(CAST($2 AS uuid[]), c.session_id)]),
+SET next_sequence = 0 + (CAST($1 AS bigint[]))[array_position(CAST($2 AS uuid[]), c.session_id)],
+    updated_at = greatest(c.updated_at, $3::timestamptz),
     follows = NULL
 WHERE c.ctid = ANY (CAST((SELECT CAST($4 AS tid[])) AS tid[]))
-    AND array_position(CAST($2 AS uuid[]), c.session_id) IS NOT NULL -- no index has that
 RETURNING c.session_id, c.ctid::tid AS hint
 `
 
 type MessageAdvanceParams struct {
 	NextSequences []int64
 	SessionIds    []pgtype.UUID
-	UpdatedAts    []time.Time
+	Now           time.Time
 	Hints         []pgtype.TID
 }
 
@@ -35,12 +34,13 @@ type MessageAdvanceRow struct {
 }
 
 // Index: session_counters by ctid. Sets the counters of sessions whose rows are locked, and returns where the rows are now. hints
-// are where they were locked. A join would be planned by how many sessions there are. (Citus crashes where a SET is a bare subscript.)
+// are where they were locked; the row of another session gets null, which is refused. A join would be planned by how many sessions
+// there are. (Citus crashes where a SET is a bare subscript.)
 func (q *Queries) MessageAdvance(ctx context.Context, db DBTX, arg MessageAdvanceParams) ([]MessageAdvanceRow, error) {
 	rows, err := db.Query(ctx, messageAdvance,
 		arg.NextSequences,
 		arg.SessionIds,
-		arg.UpdatedAts,
+		arg.Now,
 		arg.Hints,
 	)
 	if err != nil {
@@ -150,32 +150,35 @@ func (q *Queries) MessageAppendOne(ctx context.Context, db DBTX, arg MessageAppe
 const messageCheck = `-- name: MessageCheck :exec
 SELECT rows_left_out('messages')
 WHERE (
-        SELECT count(*) FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (owner, sequence), LATERAL (
-            SELECT FROM messages m WHERE m.session_id = n.owner AND m.sequence = n.sequence LIMIT 1
+        SELECT sum(stored.missing) FROM ROWS FROM (
+            unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[])), unnest((SELECT $3::bigint[]))
+        ) AS n (session_id, first, next_sequence), LATERAL (
+            SELECT n.next_sequence - n.first - count(*) AS missing FROM messages m
+            WHERE m.session_id = n.session_id AND m.sequence >= n.first AND m.sequence < n.next_sequence
         ) AS stored
-    ) <> cardinality($2::bigint[])
+    ) <> 0
     OR (
         SELECT true FROM session_counters c
-        WHERE c.ctid = ANY (CAST((SELECT CAST($3 AS tid[])) AS tid[])) AND array_position(CAST($4 AS uuid[]), c.session_id) IS NOT NULL
+        WHERE c.ctid = ANY (CAST((SELECT CAST($4 AS tid[])) AS tid[])) AND array_position(CAST($1 AS uuid[]), c.session_id) IS NOT NULL
         LIMIT 1
     )
 `
 
 type MessageCheckParams struct {
-	Owners     []pgtype.UUID
-	Sequences  []int64
-	Hints      []pgtype.TID
-	SessionIds []pgtype.UUID
+	SessionIds    []pgtype.UUID
+	Firsts        []int64
+	NextSequences []int64
+	Hints         []pgtype.TID
 }
 
-// Index: messages_pkey, session_counters by ctid. Fails if a trigger has left out one of the messages, or a counter of sessions: its
-// version at hints, where MessageAdvance found it, is to be seen still.
+// Index: messages_pkey, session_counters by ctid. Fails if a trigger has left out one of the messages from a session's first sequence
+// to below its next, or a counter: its version at hints, where MessageAdvance found it, is to be seen still.
 func (q *Queries) MessageCheck(ctx context.Context, db DBTX, arg MessageCheckParams) error {
 	_, err := db.Exec(ctx, messageCheck,
-		arg.Owners,
-		arg.Sequences,
-		arg.Hints,
 		arg.SessionIds,
+		arg.Firsts,
+		arg.NextSequences,
+		arg.Hints,
 	)
 	return err
 }

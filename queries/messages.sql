@@ -38,13 +38,13 @@ WHERE (SELECT i.stored FROM inserted i) OR rows_left_out('messages');
 
 -- name: MessageAdvance :many
 -- Index: session_counters by ctid. Sets the counters of sessions whose rows are locked, and returns where the rows are now. hints
--- are where they were locked. A join would be planned by how many sessions there are. (Citus crashes where a SET is a bare subscript.)
+-- are where they were locked; the row of another session gets null, which is refused. A join would be planned by how many sessions
+-- there are. (Citus crashes where a SET is a bare subscript.)
 UPDATE session_counters c
-SET next_sequence = greatest(c.next_sequence, (CAST(@next_sequences AS bigint[]))[array_position(CAST(@session_ids AS uuid[]), c.session_id)]),
-    updated_at = greatest(c.updated_at, (CAST(@updated_ats AS timestamptz[]))[array_position(CAST(@session_ids AS uuid[]), c.session_id)]),
+SET next_sequence = 0 + (CAST(@next_sequences AS bigint[]))[array_position(CAST(@session_ids AS uuid[]), c.session_id)],
+    updated_at = greatest(c.updated_at, @now::timestamptz),
     follows = NULL
 WHERE c.ctid = ANY (CAST((SELECT CAST(@hints AS tid[])) AS tid[]))
-    AND array_position(CAST(@session_ids AS uuid[]), c.session_id) IS NOT NULL -- no index has that
 RETURNING c.session_id, c.ctid::tid AS hint;
 
 -- name: MessageInsert :execrows
@@ -66,14 +66,17 @@ FROM session_holds h, ROWS FROM (
 WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000';
 
 -- name: MessageCheck :exec
--- Index: messages_pkey, session_counters by ctid. Fails if a trigger has left out one of the messages, or a counter of sessions: its
--- version at hints, where MessageAdvance found it, is to be seen still.
+-- Index: messages_pkey, session_counters by ctid. Fails if a trigger has left out one of the messages from a session's first sequence
+-- to below its next, or a counter: its version at hints, where MessageAdvance found it, is to be seen still.
 SELECT rows_left_out('messages')
 WHERE (
-        SELECT count(*) FROM ROWS FROM (unnest((SELECT @owners::uuid[])), unnest((SELECT @sequences::bigint[]))) AS n (owner, sequence), LATERAL (
-            SELECT FROM messages m WHERE m.session_id = n.owner AND m.sequence = n.sequence LIMIT 1
+        SELECT sum(stored.missing) FROM ROWS FROM (
+            unnest((SELECT @session_ids::uuid[])), unnest((SELECT @firsts::bigint[])), unnest((SELECT @next_sequences::bigint[]))
+        ) AS n (session_id, first, next_sequence), LATERAL (
+            SELECT n.next_sequence - n.first - count(*) AS missing FROM messages m
+            WHERE m.session_id = n.session_id AND m.sequence >= n.first AND m.sequence < n.next_sequence
         ) AS stored
-    ) <> cardinality(@sequences::bigint[])
+    ) <> 0
     OR (
         SELECT true FROM session_counters c
         WHERE c.ctid = ANY (CAST((SELECT CAST(@hints AS tid[])) AS tid[])) AND array_position(CAST(@session_ids AS uuid[]), c.session_id) IS NOT NULL

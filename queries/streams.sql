@@ -123,26 +123,29 @@ SELECT s.id FROM unnest((SELECT @stream_ids::uuid[])) AS n (stream_id), LATERAL 
 SELECT s.id, s.fence, s.status, (s.expires_at <= statement_timestamp())::boolean AS expired,
     (s.expires_at < statement_timestamp() + s.ttl)::boolean AS is_short,
     coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
-    (extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout
+    (SELECT extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout
 FROM unnest((SELECT @stream_ids::uuid[])) AS n (stream_id), LATERAL (
     SELECT streams.id, streams.fence, streams.status, streams.expires_at, streams.ttl FROM streams WHERE streams.id = n.stream_id LIMIT 1
 ) AS s;
 
 -- name: StreamPartInsert :exec
--- Index: streams_pkey, stream_parts_pkey. Stores parts of streams whose rows are locked, which it looks up: see MessageInsert.
+-- Index: session_holds_pkey. Stores parts of streams whose rows are locked. For the row of session_holds see MessageInsert.
 INSERT INTO stream_parts (stream_id, sequence, data)
-SELECT s.id, n.sequence, n.data
-FROM ROWS FROM (unnest(@stream_ids::uuid[]), unnest(@sequences::bigint[]), unnest(@datas::bytea[])) AS n (stream_id, sequence, data)
-JOIN streams s ON s.id = n.stream_id;
+SELECT n.stream_id, n.sequence, n.data
+FROM session_holds h, ROWS FROM (unnest(@stream_ids::uuid[]), unnest(@sequences::bigint[]), unnest(@datas::bytea[])) AS n (stream_id, sequence, data)
+WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000';
 
 -- name: StreamPartCheck :exec
--- Index: stream_parts_pkey. Fails if a trigger has left out one of the parts.
+-- Index: stream_parts_pkey. Fails if a trigger has left out one of the parts from a stream's first sequence to below its next.
 SELECT rows_left_out('stream_parts')
 WHERE (
-    SELECT count(*) FROM ROWS FROM (unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @sequences::bigint[]))) AS n (stream_id, sequence), LATERAL (
-        SELECT FROM stream_parts p WHERE p.stream_id = n.stream_id AND p.sequence = n.sequence LIMIT 1
+    SELECT sum(stored.missing) FROM ROWS FROM (
+        unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @firsts::bigint[])), unnest((SELECT @next_sequences::bigint[]))
+    ) AS n (stream_id, first, next_sequence), LATERAL (
+        SELECT n.next_sequence - n.first - count(*) AS missing FROM stream_parts p
+        WHERE p.stream_id = n.stream_id AND p.sequence >= n.first AND p.sequence < n.next_sequence
     ) AS stored
-) <> cardinality(@sequences::bigint[]);
+) <> 0;
 
 -- name: StreamExtend :exec
 -- Index: streams_pkey. Lets streams that were written to live for their TTL, and an eighth, from now on.

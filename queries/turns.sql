@@ -18,7 +18,7 @@ SELECT FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
 -- name: TurnLockCounters :many
 -- Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and skips those that others have locked.
 -- The answer has a row for each session that exists. held says that its row was skipped. lock_timeout is the setting of that name,
--- in milliseconds. other_level says that transactions are not read committed by default. updated_at is what an append sets.
+-- in milliseconds. other_level says that transactions are not read committed by default.
 --
 -- hints are where the rows may be (null: nobody knows), and hint is where one is: see MessageAppendOne.
 --
@@ -29,31 +29,26 @@ SELECT FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
 -- look-up, would seem cheaper than a generic one, and the planner would plan each statement anew, which costs more than to run it.
 -- LIMIT makes it look up each id separately. If most sessions are short it would otherwise choose a join, which reads a long session
 -- from end to end.
-WITH locked AS (
-    SELECT n.session_id, c.next_sequence, c.fence, c.fenced_only, c.follows, c.updated_at, c.hint
-    FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @hints::tid[]))) AS n (session_id, hint), LATERAL (
-        SELECT h.next_sequence, h.fence, h.fenced_only, h.follows, h.updated_at, h.hint FROM (
-            SELECT t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
-            WHERE t.ctid = n.hint AND t.session_id = n.session_id FOR UPDATE SKIP LOCKED
-        ) AS h
-        UNION ALL
-        SELECT i.next_sequence, i.fence, i.fenced_only, i.follows, i.updated_at, i.hint FROM (
-            SELECT f.next_sequence, f.fence, f.fenced_only, f.follows, f.updated_at, f.ctid::tid AS hint FROM session_counters f
-            WHERE f.session_id = n.session_id FOR UPDATE SKIP LOCKED
-        ) AS i
-        LIMIT 1
-    ) AS c
-)
-SELECT s.session_id::uuid AS session_id, (l.session_id IS NULL)::boolean AS held,
-    coalesce(l.next_sequence, 0)::bigint AS next_sequence,
-    coalesce(l.fence, 0)::bigint AS fence, coalesce(l.fenced_only, false)::boolean AS fenced_only,
-    coalesce(l.hint, '(0,0)')::tid AS hint, l.follows, greatest(l.updated_at, statement_timestamp())::timestamptz AS updated_at,
-    (extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout,
-    (current_setting('default_transaction_isolation') <> 'read committed')::boolean AS other_level
-FROM unnest((SELECT @session_ids::uuid[])) AS s (session_id)
-LEFT JOIN locked l ON l.session_id = s.session_id
-WHERE l.session_id IS NOT NULL
-    OR (SELECT true FROM session_counters there WHERE there.session_id = s.session_id LIMIT 1);
+SELECT n.session_id::uuid AS session_id, c.held::boolean AS held, c.next_sequence::bigint AS next_sequence, c.fence::bigint AS fence,
+    c.fenced_only::boolean AS fenced_only, c.follows, c.updated_at::timestamptz AS updated_at, c.hint::tid AS hint,
+    statement_timestamp()::timestamptz AS now,
+    (SELECT extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout,
+    (SELECT current_setting('default_transaction_isolation') <> 'read committed')::boolean AS other_level
+FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @hints::tid[]))) AS n (session_id, hint), LATERAL (
+    SELECT h.* FROM (
+        SELECT false AS held, t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
+        WHERE t.ctid = n.hint AND t.session_id = n.session_id FOR UPDATE SKIP LOCKED
+    ) AS h
+    UNION ALL
+    SELECT i.* FROM (
+        SELECT false AS held, f.next_sequence, f.fence, f.fenced_only, f.follows, f.updated_at, f.ctid::tid AS hint FROM session_counters f
+        WHERE f.session_id = n.session_id FOR UPDATE SKIP LOCKED
+    ) AS i
+    UNION ALL
+    SELECT true, there.next_sequence, there.fence, there.fenced_only, there.follows, there.updated_at, there.ctid::tid FROM session_counters there
+    WHERE there.session_id = n.session_id
+    LIMIT 1
+) AS c;
 
 -- name: TurnAwaitUsages :exec
 -- Index: sessions_pkey. Waits for the rows that have the usage of sessions, in the order given, and locks them.

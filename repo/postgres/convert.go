@@ -192,3 +192,10 @@ func unlessZero[V comparable](value V) *V {
 	}
 	return &value
 }
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}

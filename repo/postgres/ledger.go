@@ -36,7 +36,8 @@ type ledger struct {
 	streams map[string]*openStream
 	// waits: it may wait for rows.
 	waits bool
-	now   time.Time
+	// begun is when the counters were locked, and now when the scopes were.
+	begun, now time.Time
 	// otherLevel: transactions are not read committed by default.
 	otherLevel bool
 
@@ -169,9 +170,10 @@ func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
 				if row.Held && waits.sessions {
 					continue // it was deleted during the wait
 				}
+				l.begun = row.Now
 				l.counters[row.SessionID.Bytes] = &counterRow{
 					next: row.NextSequence, stored: row.NextSequence, follows: row.Follows, wasFollows: row.Follows,
-					held: row.Held, hint: row.Hint, updated: row.UpdatedAt, fence: row.Fence, fencedOnly: row.FencedOnly,
+					held: row.Held, hint: row.Hint, updated: latest(row.UpdatedAt, row.Now), fence: row.Fence, fencedOnly: row.FencedOnly,
 					patience: conn.PatienceOf(row.LockTimeout),
 				}
 				l.otherLevel = l.otherLevel || row.OtherLevel
@@ -525,13 +527,14 @@ func (l *ledger) writeMessages(ctx context.Context, p *conn.Pipeline) {
 	if len(l.sessions) == 0 {
 		return
 	}
-	var advance db.MessageAdvanceParams
+	advance := db.MessageAdvanceParams{Now: l.begun}
 	var messages columns
+	var firsts []int64
 	for _, session := range l.sessions {
 		counter, owner := l.counters[session], toUUID(session)
 		advance.SessionIds, advance.Hints = append(advance.SessionIds, owner), append(advance.Hints, counter.hint)
 		advance.NextSequences = append(advance.NextSequences, counter.next)
-		advance.UpdatedAts = append(advance.UpdatedAts, counter.updated)
+		firsts = append(firsts, counter.stored)
 		for _, a := range counter.appends {
 			a.outcome.createdAt = &counter.updated
 			messages.follow(a.outcome.follows)
@@ -553,7 +556,9 @@ func (l *ledger) writeMessages(ctx context.Context, p *conn.Pipeline) {
 		_, err := queries.MessageInsert(ctx, q, messages.MessageInsertParams)
 		return err
 	})
-	check := db.MessageCheckParams{Owners: messages.Owners, Sequences: messages.Sequences, Hints: advance.Hints, SessionIds: advance.SessionIds}
+	check := db.MessageCheckParams{
+		SessionIds: advance.SessionIds, Firsts: firsts, NextSequences: advance.NextSequences, Hints: advance.Hints,
+	}
 	p.Add(func(q db.DBTX) error { return queries.MessageCheck(ctx, q, check) })
 }
 

@@ -198,6 +198,7 @@ func lookAtStreams(ctx context.Context, p *conn.Pipeline, runs []*partsRun) {
 // writeParts adds the statements that store what fits. It reports false if that is nothing.
 func writeParts(ctx context.Context, p *conn.Pipeline, runs []*partsRun) bool {
 	var insert db.StreamPartInsertParams
+	var check db.StreamPartCheckParams
 	var short []pgtype.UUID
 	for _, run := range runs {
 		if !run.fits() {
@@ -211,15 +212,15 @@ func writeParts(ctx context.Context, p *conn.Pipeline, runs []*partsRun) bool {
 				sequence++
 			}
 		}
+		check.StreamIds = append(check.StreamIds, run.row.ID)
+		check.Firsts, check.NextSequences = append(check.Firsts, run.row.NextSequence), append(check.NextSequences, sequence)
 		if run.row.IsShort {
 			short = append(short, run.row.ID)
 		}
 	}
 	if len(insert.Datas) > 0 {
 		p.Add(func(q db.DBTX) error { return queries.StreamPartInsert(ctx, q, insert) })
-		p.Add(func(q db.DBTX) error {
-			return queries.StreamPartCheck(ctx, q, db.StreamPartCheckParams{StreamIds: insert.StreamIds, Sequences: insert.Sequences})
-		})
+		p.Add(func(q db.DBTX) error { return queries.StreamPartCheck(ctx, q, check) })
 	}
 	if len(short) > 0 {
 		p.Add(func(q db.DBTX) error { return queries.StreamExtend(ctx, q, short) })
