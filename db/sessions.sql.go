@@ -314,7 +314,8 @@ func (q *Queries) SessionCreate(ctx context.Context, db DBTX, arg SessionCreateP
 
 const sessionDelete = `-- name: SessionDelete :one
 WITH counted AS (
-    SELECT c.session_id, c.next_sequence, (SELECT count(*) FROM session_plans l WHERE l.session_id = $1)::bigint AS plans,
+    SELECT c.session_id, c.next_sequence, ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
+            WHERE l.session_id = $1 ORDER BY l.plan_id) AS plans,
         s.namespace, s.version, greatest(s.updated_at, c.updated_at, s.imported_at) AS active_at,
         ((SELECT true FROM session_holds h WHERE h.namespace = s.namespace AND h.owner IN ('', coalesce(s.owner, ''))
                 AND h.session_id = '00000000-0000-0000-0000-000000000000' LIMIT 1) IS TRUE
@@ -336,10 +337,10 @@ WITH counted AS (
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, namespace, session_id, details)
     SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', n.namespace, n.session_id,
-        format('{"entity":"session","messages":%s,"plans":%s,"state_keys":%s}', n.next_sequence - n.base, n.plans, n.state_keys)::json
+        format('{"entity":"session","messages":%s,"plans":%s,"state_keys":%s}', n.next_sequence - n.base, cardinality(n.plans), n.state_keys)::json
     FROM fit n WHERE $5::boolean
 )
-SELECT (n.next_sequence - n.base)::bigint AS messages, n.plans, n.state_keys, n.has_streams, n.forked, n.held::boolean AS held, n.in_use::text AS in_use, n.version, n.next_sequence,
+SELECT (n.next_sequence - n.base)::bigint AS messages, n.plans::text[] AS plans, n.state_keys, n.has_streams, n.forked, n.held::boolean AS held, n.in_use::text AS in_use, n.version, n.next_sequence,
     n.active_at::timestamptz AS active_at
 FROM counted n
 `
@@ -354,7 +355,7 @@ type SessionDeleteParams struct {
 
 type SessionDeleteRow struct {
 	Messages     int64
-	Plans        int64
+	Plans        []string
 	StateKeys    int64
 	HasStreams   bool
 	Forked       bool
@@ -365,7 +366,7 @@ type SessionDeleteRow struct {
 	ActiveAt     time.Time
 }
 
-// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, state_scopes_session_id_idx, state_values_pkey, session_holds_pkey,
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, state_scopes_session_id_idx, state_values_pkey, session_holds_pkey,
 // streams_session_id_status_id_idx, session_branches_pkey, session_branches_parent_id_idx. The cascade uses the keys of the session's state, and a trigger those of messages, session_usages
 // and session_turns. The session and its state must be locked, so that the counts are those of the rows that are deleted. messages
 // is the number of its own messages, since sequences have no gaps; forked says that forks of it may keep some of them. The id is

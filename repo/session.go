@@ -103,7 +103,8 @@ type Branch struct {
 type DeletedSession struct {
 	Messages, StateKeys int64 // how many were deleted
 	Kept                int64 // how many messages forks have
-	Plans               int64 // how many were linked to the session; they are kept
+	// Plans were linked to the session, ordered by id. They are kept, and go on: retention.DeleteWithPlans cancels them.
+	Plans []LinkedPlan
 }
 
 // DeleteIf are conditions of a deletion. The zero value has none.

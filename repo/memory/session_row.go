@@ -71,14 +71,18 @@ func (r *sessionRow) commit() {
 // snapshot returns a session in the form that callers get, without plans of other namespaces, which the whole store may have linked.
 func (s sessions) snapshot(t *tables, r *sessionRow) repo.Session {
 	session := copySession(r.Session)
-	session.Plans = nil
-	for _, id := range r.planIDs {
-		if plan, missing := s.plan(t, id); missing == nil {
-			session.Plans = append(session.Plans, repo.LinkedPlan{ID: id, Namespace: plan.Namespace, Stage: plan.Stage})
-		}
-	}
+	session.Plans = s.linkedPlans(t, r)
 	session.MessageCount = r.next()
 	return session
+}
+
+func (s sessions) linkedPlans(t *tables, r *sessionRow) (plans []repo.LinkedPlan) {
+	for _, id := range r.planIDs {
+		if plan, missing := s.plan(t, id); missing == nil {
+			plans = append(plans, repo.LinkedPlan{ID: id, Namespace: plan.Namespace, Stage: plan.Stage})
+		}
+	}
+	return plans
 }
 
 // link keeps a session's plans in the order of their ids.

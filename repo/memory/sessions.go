@@ -142,12 +142,12 @@ func (s sessions) Delete(ctx context.Context, id repo.ID, conditions ...repo.Del
 		if err := rules.Deletable(id, only, t.held(r.Namespace, r.Owner, id), t.inUse(r), r.Version, r.next(), r.idleSince()); err != nil {
 			return repo.DeletedSession{}, err
 		}
-		deleted := repo.DeletedSession{Kept: t.kept(id), Plans: int64(len(r.planIDs))}
+		deleted := repo.DeletedSession{Kept: t.kept(id), Plans: s.linkedPlans(t, r)}
 		deleted.StateKeys = t.removeScope(repo.Scope{SessionID: id})
 		t.expireStreams(func(row *streamRow) bool { return row.Session == id })
 		deleted.Messages = int64(len(r.messages)) - deleted.Kept
 		t.removeSession(r)
-		details := fmt.Appendf(nil, `{"entity":"session","messages":%d,"plans":%d,"state_keys":%d}`, deleted.Messages+deleted.Kept, deleted.Plans, deleted.StateKeys)
+		details := fmt.Appendf(nil, `{"entity":"session","messages":%d,"plans":%d,"state_keys":%d}`, deleted.Messages+deleted.Kept, len(r.planIDs), deleted.StateKeys)
 		s.recordSession(t, t.now(), repo.AuditEntry{Type: events.EntityDeleted, Namespace: r.Namespace, SessionID: id, Details: details})
 		return deleted, nil
 	})

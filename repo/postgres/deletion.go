@@ -73,7 +73,7 @@ func (s *sessions) deleteLocked(ctx context.Context, q db.DBTX, all ...*removal.
 				return false, err
 			}
 		}
-		d.Deleted = repo.DeletedSession{Messages: row.Messages - kept, Kept: kept, Plans: row.Plans, StateKeys: row.StateKeys}
+		d.Deleted = repo.DeletedSession{Messages: row.Messages - kept, Kept: kept, Plans: linkedPlansOf(s.view, row.Plans), StateKeys: row.StateKeys}
 		remains = remains || row.HasStreams
 	}
 	return remains, nil

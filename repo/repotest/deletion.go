@@ -443,9 +443,7 @@ func testDeleteTogether(t *testing.T, store repo.Store) {
 		{ID: plain},
 	}
 	removal.Delete(t.Context(), store, all)
-	if d := all[0]; d.Err != nil || d.Deleted != (repo.DeletedSession{Messages: 3, StateKeys: 1}) {
-		t.Errorf("%+v", d)
-	}
+	wantSame(t, "first", must(t, all[0].Deleted, all[0].Err), repo.DeletedSession{Messages: 3, StateKeys: 1})
 	for i, kind := range map[int]string{1: "hold", 3: "session"} {
 		if refused, is := errors.AsType[*repo.RefusedError](all[i].Err); !is || refused.Kind != kind || refused.ID != all[i].ID {
 			t.Errorf("%+v", all[i])
@@ -454,9 +452,7 @@ func testDeleteTogether(t *testing.T, store repo.Store) {
 	if conflict, is := errors.AsType[*repo.VersionConflictError](all[2].Err); !is || conflict.Actual != 1 {
 		t.Errorf("%+v", all[2])
 	}
-	if d := all[5]; d.Err != nil || d.Deleted != (repo.DeletedSession{Messages: 2, Kept: 3}) {
-		t.Errorf("%+v", d)
-	}
+	wantSame(t, "forked one", must(t, all[5].Deleted, all[5].Err), repo.DeletedSession{Messages: 2, Kept: 3})
 	wantNotFound(t, all[4].Err, "session", missing)
 	wantNotFound(t, all[6].Err, "session", plain)
 	if got := readAll(t, s, fork.ID); len(got) != 3 {

@@ -284,8 +284,8 @@ func testRaceLinkAndDelete(t *testing.T, store repo.Store) {
 				linked.add()
 			}
 		})
-		if deleted.Plans != int64(linked.get()) {
-			t.Errorf("%d plans lost the session, %d were linked", deleted.Plans, linked.get())
+		if len(deleted.Plans) != int(linked.get()) {
+			t.Errorf("%d plans lost the session, %d were linked", len(deleted.Plans), linked.get())
 		}
 	}
 }

@@ -621,9 +621,7 @@ func testStateSessionDeleted(t *testing.T, r repo.Repositories) {
 	change(t, r, set(kept, "a", `1`))
 	change(t, r, set(other, "a", `1`))
 	deleted, err := r.Sessions().Delete(t.Context(), scope.SessionID)
-	if must(t, deleted, err); deleted != (repo.DeletedSession{StateKeys: 2}) {
-		t.Errorf("the session was deleted with %+v", deleted)
-	}
+	wantSame(t, "deletion", must(t, deleted, err), repo.DeletedSession{StateKeys: 2})
 	entries := listAll(t, r.Audit(), repo.AuditFilter{Type: events.EntityDeleted, SessionID: scope.SessionID, OldestFirst: true}, 10)
 	if len(entries) != 1 || string(entries[0].Details) != `{"entity":"session","messages":0,"plans":0,"state_keys":2}` {
 		t.Errorf("the audit trail tells %+v", entries)

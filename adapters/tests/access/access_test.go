@@ -171,6 +171,9 @@ var table = map[string]entry{
 		}})
 		return served(ctx, h, "/sessions/"+q.session.String(), err)
 	}},
+	"retention.DeleteWithPlans": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return retention.DeleteWithPlans(ctx, w.in(q), q.session, repo.Cause{Actor: q.user, Reason: "x"})
+	}},
 	"retention.Run": {nobody: true, quiet: "foreign empty", ask: func(ctx context.Context, w *world, q question) (any, error) {
 		return retention.Run(ctx, w.store, retention.Policy{Sessions: map[string]time.Duration{q.namespace: time.Millisecond}, Actor: "x"})
 	}},

@@ -109,10 +109,10 @@ Examples:
 				return err
 			}
 			if invocation.json {
-				return printJSON(invocation.stdout, object{{"id", id}, {"messages", deleted.Messages}, {"kept", given{deleted.Kept}}, {"plans", deleted.Plans}, {"state_keys", deleted.StateKeys}})
+				return printJSON(invocation.stdout, object{{"id", id}, {"messages", deleted.Messages}, {"kept", given{deleted.Kept}}, {"plans", len(deleted.Plans)}, {"state_keys", deleted.StateKeys}})
 			}
 			_, err = fmt.Fprintf(invocation.stdout, "session %s deleted: %d messages, %d keys of state; %d plans lost their link\n",
-				id, deleted.Messages, deleted.StateKeys, deleted.Plans)
+				id, deleted.Messages, deleted.StateKeys, len(deleted.Plans))
 			if err == nil && deleted.Kept > 0 {
 				_, err = fmt.Fprintf(invocation.stdout, "%d other messages stay stored for the session's forks\n", deleted.Kept)
 			}
