@@ -18,7 +18,7 @@ SELECT FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
 -- name: TurnLockCounters :many
 -- Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and skips those that others have locked.
 -- The answer has a row for each session that exists. held says that its row was skipped. lock_timeout is the setting of that name,
--- in milliseconds. other_level says that transactions are not read committed by default.
+-- in milliseconds. other_level says that transactions are not read committed by default. updated_at is what an append sets.
 --
 -- hints are where the rows may be (null: nobody knows), and hint is where one is: see MessageAppendOne.
 --
@@ -30,7 +30,7 @@ SELECT FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
 -- LIMIT makes it look up each id separately. If most sessions are short it would otherwise choose a join, which reads a long session
 -- from end to end.
 SELECT n.session_id::uuid AS session_id, c.held::boolean AS held, c.next_sequence::bigint AS next_sequence, c.fence::bigint AS fence,
-    c.fenced_only::boolean AS fenced_only, c.follows, c.updated_at::timestamptz AS updated_at, c.hint::tid AS hint,
+    c.fenced_only::boolean AS fenced_only, c.follows, greatest(c.updated_at, statement_timestamp())::timestamptz AS updated_at, c.hint::tid AS hint,
     statement_timestamp()::timestamptz AS now,
     (SELECT extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout,
     (SELECT current_setting('default_transaction_isolation') <> 'read committed')::boolean AS other_level

@@ -192,10 +192,3 @@ func unlessZero[V comparable](value V) *V {
 	}
 	return &value
 }
-
-func latest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}

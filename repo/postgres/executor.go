@@ -72,7 +72,11 @@ func (p *pooled) read(ctx context.Context, statements func(db.DBTX) error) error
 }
 
 func (p *pooled) readTogether(ctx context.Context, statements conn.Pipeline, _ func(db.DBTX) error) error {
-	return p.read(ctx, func(q db.DBTX) error { return statements.SendTo(ctx, conn.OneSnapshot(q.(conn.Alone))) })
+	return p.read(ctx, func(q db.DBTX) error {
+		alone := q.(conn.Alone)
+		alone.Snapshot = true
+		return statements.Send(ctx, alone)
+	})
 }
 
 func (p *pooled) write(ctx context.Context, statement func(db.DBTX) error) error {

@@ -7,44 +7,26 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
 )
 
-// filtering sits between a generated query and the connection, and rewrites the query
-// for the filters that are set. An optional filter is written
+// filtered returns a way for queries with optional filters, and rewrites the query for those that are set. An optional filter is written
 //
 //	AND ($3::text IS NULL OR e.actor = $3::text)
 //
 // on a line of its own, or begins with a CASE. A generic plan, which is made for any arguments, uses no index
-// for it. So filtering leaves out the filters that are null, and makes the first of the
-// others a plain condition: "AND e.actor = $3::text". The rest stay as they are, so that
+// for it. So the filters that are null are left out, and the first of the
+// others is made a plain condition: "AND e.actor = $3::text". The rest stay as they are, so that
 // the plan uses the index of the first. (A custom plan, made for the arguments of each
-// call, would use the indexes too. But with an audit trail of two years, planning takes
-// ten times as long as reading a page.)
+// call, would use the indexes too, but chooses between them by what it guesses of the data.)
 //
 // Each combination of filters is a separate statement.
-type filtering struct{ db.DBTX }
-
-// filtered returns a way for queries with optional filters.
 func filtered(by way) way {
 	return func(ctx context.Context, statements func(db.DBTX) error) error {
-		return by(ctx, func(q db.DBTX) error { return statements(filtering{q}) })
+		return by(ctx, func(q db.DBTX) error { return statements(through{DBTX: q, sql: setFilters}) })
 	}
-}
-
-// Query implements db.DBTX.
-func (f filtering) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	sql, args = setFilters(sql, args)
-	return f.DBTX.Query(ctx, sql, args...)
-}
-
-// QueryRow implements db.DBTX.
-func (f filtering) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	sql, args = setFilters(sql, args)
-	return f.DBTX.QueryRow(ctx, sql, args...)
 }
 
 var (

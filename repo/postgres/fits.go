@@ -18,8 +18,13 @@ type fits struct{ cut bool }
 // in returns a way for a query that reads a list.
 func (f *fits) in(by way) way {
 	return func(ctx context.Context, statements func(db.DBTX) error) error {
-		return by(ctx, func(q db.DBTX) error { return statements(fitting{q, f}) })
+		return by(ctx, func(q db.DBTX) error { return statements(through{DBTX: q, rows: f.of}) })
 	}
+}
+
+func (f *fits) of(rows pgx.Rows) (pgx.Rows, error) {
+	f.cut = false // by a failed attempt
+	return &fittingRows{Rows: rows, of: f}, nil
 }
 
 // listed reads a page of a list that was checked.
@@ -45,17 +50,6 @@ func fitted[Row, Filter, Place, Entity any](
 		list.Limit = len(rows) - 1
 	}
 	return rules.PageOf(list, rows, entityOf)
-}
-
-type fitting struct {
-	db.DBTX
-	of *fits
-}
-
-func (f fitting) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	rows, err := f.DBTX.Query(ctx, sql, args...)
-	f.of.cut = false
-	return &fittingRows{Rows: rows, of: f.of}, err
 }
 
 type fittingRows struct {

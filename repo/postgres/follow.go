@@ -114,8 +114,7 @@ func (l *live) readMessages(ctx context.Context, positions []follow.Position[rep
 	params.SessionIds, params.FromSequences, params.MaxRows, params.MaxBytes = newsParams(positions)
 	scanner := &newsScanner{positions: positions}
 	err := l.within(ctx, readTimeout, readAttempts, func(ctx context.Context, q db.DBTX) error {
-		scanner.DBTX = q
-		_, err := queries.MessageListNews(ctx, scanner, params)
+		_, err := queries.MessageListNews(ctx, through{DBTX: q, rows: scanner.scan}, params)
 		return err
 	})
 	for i := range scanner.found {
@@ -167,17 +166,11 @@ func (l *live) moved(ctx context.Context, known []news) (moved []news, err error
 
 // newsScanner is like messageScanner, for the rows of MessageListNews.
 type newsScanner struct {
-	db.DBTX
 	positions []follow.Position[repo.ID]
 	found     []follow.Found[repo.Message]
 }
 
-// Query implements db.DBTX.
-func (s *newsScanner) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	rows, err := s.DBTX.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
+func (s *newsScanner) scan(rows pgx.Rows) (pgx.Rows, error) {
 	var (
 		place      int64
 		next       *int64
@@ -217,5 +210,5 @@ func (s *newsScanner) Query(ctx context.Context, sql string, args ...any) (pgx.R
 			found.Items = append(found.Items, message)
 		}
 	}
-	return rows, nil //nolint:nilerr // the caller checks rows.Err
+	return rows, nil
 }

@@ -173,7 +173,7 @@ func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
 				l.begun = row.Now
 				l.counters[row.SessionID.Bytes] = &counterRow{
 					next: row.NextSequence, stored: row.NextSequence, follows: row.Follows, wasFollows: row.Follows,
-					held: row.Held, hint: row.Hint, updated: latest(row.UpdatedAt, row.Now), fence: row.Fence, fencedOnly: row.FencedOnly,
+					held: row.Held, hint: row.Hint, updated: row.UpdatedAt, fence: row.Fence, fencedOnly: row.FencedOnly,
 					patience: conn.PatienceOf(row.LockTimeout),
 				}
 				l.otherLevel = l.otherLevel || row.OtherLevel

@@ -43,7 +43,7 @@ func (s *sessions) MessagesFrom(ctx context.Context, sessionID repo.ID, from int
 func newPage(limit int) []repo.Message { return make([]repo.Message, 0, min(limit, firstChunk)) }
 
 // query reads messages as whole rows.
-type query func(*messageScanner) error
+type query func(db.DBTX) error
 
 // transcript reads messages with a statement for sessions without branches, or else with one for any session, into the memory of
 // page. Only if the first finds none does it ask whether the session exists, and has branches.
@@ -90,8 +90,8 @@ func (s *sessions) list(ctx context.Context, sessionID repo.ID, page []repo.Mess
 
 func (s *sessions) scan(ctx context.Context, page []repo.Message, read query) ([]repo.Message, error) {
 	err := s.exec.read(ctx, func(q db.DBTX) error {
-		scanner := &messageScanner{DBTX: q, messages: page}
-		err := read(scanner)
+		scanner := &messageScanner{messages: page}
+		err := read(scanner.on(q))
 		page = scanner.messages
 		return err
 	})
@@ -103,12 +103,12 @@ func (s *sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before
 	if err = s.checkSession(ctx, sessionID, err); err != nil {
 		return nil, err
 	}
-	page, err := s.transcript(ctx, sessionID, newPage(limit), func(q *messageScanner) error {
+	page, err := s.transcript(ctx, sessionID, newPage(limit), func(q db.DBTX) error {
 		_, err := queries.MessageListBefore(ctx, q, db.MessageListBeforeParams{
 			SessionID: toUUID(sessionID), BeforeSequence: before, MaxRows: int32(limit),
 		})
 		return err
-	}, func(q *messageScanner) error {
+	}, func(q db.DBTX) error {
 		_, err := queries.MessageListPathBefore(ctx, q, db.MessageListPathBeforeParams{
 			SessionID: toUUID(sessionID), BeforeSequence: before, MaxRows: int64(limit),
 		})
@@ -138,7 +138,7 @@ func (s *sessions) MessagesOfCall(ctx context.Context, sessionID repo.ID, callID
 	if err := s.checkSession(ctx, sessionID, rules.CheckCallID(callID)); err != nil {
 		return nil, err
 	}
-	return s.list(ctx, sessionID, nil, func(q *messageScanner) error {
+	return s.list(ctx, sessionID, nil, func(q db.DBTX) error {
 		_, err := queries.MessageListByCall(ctx, q, db.MessageListByCallParams{
 			SessionID: toUUID(sessionID), CallID: callID, MaxRows: repo.MaxPageSize,
 		})
@@ -219,7 +219,7 @@ func (s *sessions) inherited(ctx context.Context, sessionID repo.ID, base, from 
 	}
 	at := base - 1
 	return streamed(from, func(next int64, limit int, chunk []repo.Message) ([]repo.Message, error) {
-		return s.list(ctx, sessionID, chunk, func(q *messageScanner) error {
+		return s.list(ctx, sessionID, chunk, func(q db.DBTX) error {
 			_, err := queries.MessageListPath(ctx, q, db.MessageListPathParams{
 				SessionID: toUUID(sessionID), At: &at, FromSequence: next, MaxRows: int64(limit),
 			})
@@ -266,12 +266,12 @@ func (s *sessions) chunk(ctx context.Context, sessionID repo.ID, from int64, lim
 	if err := s.checkSession(ctx, sessionID, nil); err != nil {
 		return nil, err
 	}
-	page, err := s.transcript(ctx, sessionID, page, func(q *messageScanner) error {
+	page, err := s.transcript(ctx, sessionID, page, func(q db.DBTX) error {
 		_, err := queries.MessageListFrom(ctx, q, db.MessageListFromParams{
 			SessionID: toUUID(sessionID), FromSequence: from, MaxRows: int32(limit),
 		})
 		return err
-	}, func(q *messageScanner) error {
+	}, func(q db.DBTX) error {
 		_, err := queries.MessageListPath(ctx, q, db.MessageListPathParams{
 			SessionID: toUUID(sessionID), FromSequence: from, MaxRows: int64(limit),
 		})
@@ -291,7 +291,7 @@ func (s *sessions) chunk(ctx context.Context, sessionID repo.ID, from int64, lim
 
 // own reads messages of all branches, without those that a fork has of others.
 func (s *sessions) own(ctx context.Context, sessionID repo.ID, from int64, limit int, page []repo.Message) ([]repo.Message, error) {
-	page, err := s.list(ctx, sessionID, page, func(q *messageScanner) error {
+	page, err := s.list(ctx, sessionID, page, func(q db.DBTX) error {
 		_, err := queries.MessageListOwn(ctx, q, db.MessageListOwnParams{
 			SessionID: toUUID(sessionID), FromSequence: from, MaxRows: int32(limit),
 		})

@@ -45,10 +45,10 @@ func (r *reading) scan(ctx context.Context, scanner *messageScanner, of []stretc
 		params.Shares[i] *= maxBytes / max(1, count)
 	}
 	return func(q db.DBTX) (err error) {
-		if scanner.DBTX = q; r.read.Last > 0 {
-			_, err = queries.SessionReadLast(ctx, scanner, db.SessionReadLastParams(params))
+		if r.read.Last > 0 {
+			_, err = queries.SessionReadLast(ctx, scanner.on(q), db.SessionReadLastParams(params))
 		} else {
-			_, err = queries.SessionReadFirst(ctx, scanner, params)
+			_, err = queries.SessionReadFirst(ctx, scanner.on(q), params)
 		}
 		return err
 	}

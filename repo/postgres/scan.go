@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,13 +10,12 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// messageScanner sits between a generated query of whole messages and the connection,
-// and scans the rows itself, into messages. The generated function would scan them into
-// a growing slice of structs, from which each message is then copied: that takes twice
-// the memory, and halves the speed of a stream (docs/performance.md). It gets rows that
-// are already read to their end, or to an error.
+// messageScanner scans the rows of a generated query of whole messages itself, into
+// messages. The generated function would scan them into a growing slice of structs, from
+// which each message is then copied: that takes twice the memory, and halves the speed of
+// a stream (docs/performance.md). It gets rows that are already read to their end, or to
+// an error.
 type messageScanner struct {
-	db.DBTX
 	messages []repo.Message
 	// sizes says more of each message, if it has two columns for that.
 	sizes []sized
@@ -30,11 +28,10 @@ type sized struct {
 	left  bool
 }
 
-func (s *messageScanner) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	rows, err := s.DBTX.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
+// on returns the connection for such a query.
+func (s *messageScanner) on(q db.DBTX) db.DBTX { return through{DBTX: q, rows: s.scan} }
+
+func (s *messageScanner) scan(rows pgx.Rows) (pgx.Rows, error) {
 	var (
 		row        db.Message
 		role       roleName
@@ -82,7 +79,7 @@ func (s *messageScanner) Query(ctx context.Context, sql string, args ...any) (pg
 			CreatedAt:  row.CreatedAt.UTC(),
 		})
 	}
-	return rows, nil //nolint:nilerr // the caller checks rows.Err
+	return rows, nil
 }
 
 // roleName scans a role without allocating a string for each message.

@@ -31,7 +31,7 @@ func (s *sessions) beginExport(ctx context.Context, id repo.ID) (*exporting, err
 			begun.Close()
 		}
 		begun = &exporting{view: s.view}
-		_, err := queries.SessionExport(ctx, exportScanner{q, begun}, toUUID(id))
+		_, err := queries.SessionExport(ctx, through{DBTX: q, rows: begun.scan}, toUUID(id))
 		return err
 	})
 	if err == nil && begun.session.ID.IsZero() {
@@ -46,19 +46,8 @@ func (s *sessions) beginExport(ctx context.Context, id repo.ID) (*exporting, err
 	return begun, nil
 }
 
-// exportScanner sits between SessionExport and the connection, like messageScanner, so that
-// the rows are not all in memory.
-type exportScanner struct {
-	db.DBTX
-	begun *exporting
-}
-
-// Query implements db.DBTX.
-func (s exportScanner) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	rows, err := s.DBTX.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
+// scan reads the rows of SessionExport, like messageScanner, so that they are not all in memory.
+func (e *exporting) scan(rows pgx.Rows) (pgx.Rows, error) {
 	var (
 		row       db.SessionExportRow
 		key       string
@@ -78,10 +67,10 @@ func (s exportScanner) Query(ctx context.Context, sql string, args ...any) (pgx.
 	for rows.Next() {
 		if rows.RawValues()[keyColumn] == nil {
 			if rows.Scan(ofSession...) == nil {
-				s.begun.session = sessionOf(s.begun.view, db.SessionGetRow{
+				e.session = sessionOf(e.view, db.SessionGetRow{
 					Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
 				})
-				s.begun.stateVersion, s.begun.history = row.ScopeVersion, export.History{Base: row.Base, Head: row.Follows}
+				e.stateVersion, e.history = row.ScopeVersion, export.History{Base: row.Base, Head: row.Follows}
 			}
 			continue // if Scan failed it has closed rows, and rows.Err returns the error
 		}
@@ -89,12 +78,12 @@ func (s exportScanner) Query(ctx context.Context, sql string, args ...any) (pgx.
 		if rows.Scan(ofValue...) != nil {
 			break
 		}
-		if err := s.begun.Add(stateValueOf(key, row.StateValue, version, updatedAt)); err != nil {
+		if err := e.Add(stateValueOf(key, row.StateValue, version, updatedAt)); err != nil {
 			rows.Close()
 			return nil, err
 		}
 	}
-	return rows, nil //nolint:nilerr // the caller checks rows.Err
+	return rows, nil
 }
 
 // stateImport stores the state of a document, in chunks.

@@ -58,7 +58,7 @@ func (c Conns) Run(ctx context.Context, at Phase, statements func(db.DBTX) error
 	if err := Fits(conn.Conn()); err != nil {
 		return err
 	}
-	err = statements(Alone{conn.Conn(), c.Distributed.Load()})
+	err = statements(Alone{Conn: conn.Conn(), Says: c.Distributed.Load()})
 	if ctx.Err() != nil && conn.Conn().IsClosed() {
 		go askAgain(context.WithoutCancel(ctx), conn.Conn().PgConn()) // ends with the connection
 	}

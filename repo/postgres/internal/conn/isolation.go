@@ -14,48 +14,32 @@ import (
 // the caller's session is.
 var ReadCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 
-// beReadCommitted sets that level in a transaction that the server begins implicitly,
-// with the first statement of a batch. It is not SET TRANSACTION, about which the
-// server would warn there, and not BEGIN, which would leave a transaction open after an
-// error. The variable belongs to the transaction, and the next one starts with the
-// default again: the session is unchanged, and a pooler may hand it on. (It is not a
-// query of sqlc, which does not support SET.)
-const beReadCommitted = "SET transaction_isolation TO 'read committed'"
-
-// The statement of a lone message (MessageAppendOne) checks its level itself and is sent without
-// it, which saves a twentieth of it. At another level it does nothing, and the ledger is asked.
-
-// Alone sends each statement, and each batch, as a transaction of its own, at
-// read committed, in one round trip.
+// Alone sends each statement, and each batch, as a transaction of its own, in one round trip, at read committed, or at a snapshot.
 type Alone struct {
 	Conn *pgx.Conn
 	// Says: it says where each transaction begins and ends. A distributed engine takes the statements of one that is implicit as
 	// transactions of their own.
 	Says bool
+	// Snapshot: the statements of a batch, which only read, see the same snapshot (repeatable read).
+	Snapshot bool
 }
 
 var _ db.DBTX = Alone{}
 
-// SendBatch is like pgx.Conn's.
+// SendBatch is like pgx.Conn's. The level is set in the transaction that the server begins implicitly, with the first statement of the
+// batch, by a variable that belongs to the transaction: the next one starts with the default again, and a pooler may hand the session
+// on. It is not SET TRANSACTION, about which the server would warn there, and not BEGIN, which would leave a transaction open after an
+// error. (It is not a query of sqlc, which does not support SET.) The statement of a lone message (MessageAppendOne) checks its level
+// itself and is sent without it, which saves a twentieth of it. At another level it does nothing, and the ledger is asked.
 func (a Alone) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+	level := "read committed"
+	if a.Snapshot {
+		level = "repeatable read"
+	}
 	if a.Says {
-		return sendWithin(ctx, a.Conn, "begin isolation level read committed", batch)
+		return sendWithin(ctx, a.Conn, "begin isolation level "+level, batch)
 	}
-	return sendAt(ctx, a.Conn, beReadCommitted, batch)
-}
-
-// OneSnapshot sends each batch as a transaction of its own, at repeatable read, in one
-// round trip: its statements, which only read, see the same snapshot.
-type OneSnapshot Alone
-
-const beRepeatableRead = "SET transaction_isolation TO 'repeatable read'"
-
-// SendBatch is like pgx.Conn's.
-func (o OneSnapshot) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
-	if o.Says {
-		return sendWithin(ctx, o.Conn, "begin isolation level repeatable read", batch)
-	}
-	return sendAt(ctx, o.Conn, beRepeatableRead, batch)
+	return sendAt(ctx, a.Conn, "SET transaction_isolation TO '"+level+"'", batch)
 }
 
 // sendWithin is sendAt for a transaction that says where it begins and ends.

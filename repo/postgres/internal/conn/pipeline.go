@@ -43,20 +43,17 @@ type sender interface {
 }
 
 // Send sends the statements on a connection or in a transaction, and returns the first error.
-func (p *Pipeline) Send(ctx context.Context, q db.DBTX) error { return p.SendTo(ctx, q.(sender)) }
-
-// SendTo is like Send, for what sends batches alone.
-func (p *Pipeline) SendTo(ctx context.Context, q sender) error {
+func (p *Pipeline) Send(ctx context.Context, q db.DBTX) error {
 	batch := &pgx.Batch{}
 	for _, step := range p.Steps {
-		if err := step(recorder{batch}); !errors.Is(err, errRecorded) {
+		if err := step(piped{batch: batch}); !errors.Is(err, errRecorded) {
 			return err
 		}
 	}
-	results := q.SendBatch(ctx, batch)
+	results := q.(sender).SendBatch(ctx, batch)
 	var err error
 	for _, step := range p.Steps {
-		if err = step(replayer{results}); err != nil {
+		if err = step(piped{results: results}); err != nil {
 			break
 		}
 	}
@@ -102,31 +99,36 @@ func After[Answer any](
 // errRecorded ends a step whose statement was handed over.
 var errRecorded = errors.New("recorded")
 
-// recorder puts statements into a batch.
-type recorder struct{ batch *pgx.Batch }
-
-func (r recorder) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	r.batch.Queue(sql, args...)
-	return pgconn.CommandTag{}, errRecorded
+// piped is what a step gets: first it puts the statement into a batch, and then it has the batch's answers, in their order.
+type piped struct {
+	batch   *pgx.Batch
+	results pgx.BatchResults
 }
 
-func (r recorder) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
-	r.batch.Queue(sql, args...)
-	return nil, errRecorded
+func (p piped) recorded(sql string, args []any) bool {
+	if p.results == nil {
+		p.batch.Queue(sql, args...)
+	}
+	return p.results == nil
 }
 
-func (r recorder) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
-	r.batch.Queue(sql, args...)
-	return failedRow{errRecorded}
+func (p piped) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if p.recorded(sql, args) {
+		return pgconn.CommandTag{}, errRecorded
+	}
+	return p.results.Exec()
 }
 
-// replayer reads the answers of a batch's statements, in their order.
-type replayer struct{ results pgx.BatchResults }
-
-func (r replayer) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
-	return r.results.Exec()
+func (p piped) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if p.recorded(sql, args) {
+		return nil, errRecorded
+	}
+	return p.results.Query()
 }
 
-func (r replayer) Query(context.Context, string, ...any) (pgx.Rows, error) { return r.results.Query() }
-
-func (r replayer) QueryRow(context.Context, string, ...any) pgx.Row { return r.results.QueryRow() }
+func (p piped) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
+	if p.recorded(sql, args) {
+		return failedRow{errRecorded}
+	}
+	return p.results.QueryRow()
+}
