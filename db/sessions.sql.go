@@ -168,79 +168,6 @@ func (q *Queries) NamespaceList(ctx context.Context, db DBTX, arg NamespaceListP
 	return items, nil
 }
 
-const sessionAddUsage = `-- name: SessionAddUsage :one
-WITH locked AS (
-    SELECT s.id, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos,
-        coalesce(s.cost_nanos::numeric + $1::bigint <= s.budget_nanos, true)::boolean AS fits
-    FROM sessions s WHERE s.id = $2 FOR NO KEY UPDATE
-), known AS (
-    SELECT u.input_tokens, u.output_tokens, u.cost_nanos FROM session_usages u
-    WHERE u.session_id = $2 AND u.id = $3
-), noted AS (
-    INSERT INTO session_usages (session_id, id, input_tokens, output_tokens, cost_nanos)
-    SELECT $2, $3, $4::bigint, $5::bigint, $1::bigint
-    FROM locked l WHERE l.fits AND NOT EXISTS (SELECT FROM known)
-    ON CONFLICT (session_id, id) DO NOTHING
-    RETURNING session_id
-), added AS (
-    UPDATE sessions s
-    SET input_tokens = l.input_tokens + $4::bigint, output_tokens = l.output_tokens + $5::bigint,
-        cost_nanos = l.cost_nanos + $1::bigint, budget_nanos = l.budget_nanos
-    FROM locked l, noted n WHERE s.id = $2 AND n.session_id = $2
-    RETURNING s.id
-)
-SELECT l.input_tokens, l.output_tokens, l.cost_nanos, l.budget_nanos, EXISTS (SELECT FROM added)::boolean AS added,
-    k.input_tokens AS known_input_tokens, k.output_tokens AS known_output_tokens, k.cost_nanos AS known_cost_nanos
-FROM locked l LEFT JOIN known k ON true
-`
-
-type SessionAddUsageParams struct {
-	CostNanos    int64
-	ID           pgtype.UUID
-	UsageID      pgtype.UUID
-	InputTokens  int64
-	OutputTokens int64
-}
-
-type SessionAddUsageRow struct {
-	InputTokens       int64
-	OutputTokens      int64
-	CostNanos         int64
-	BudgetNanos       *int64
-	Added             bool
-	KnownInputTokens  *int64
-	KnownOutputTokens *int64
-	KnownCostNanos    *int64
-}
-
-// Index: sessions_pkey, session_usages_pkey. Checks the budget and adds the usage, once for each usage id. The totals are
-// computed from the locked row, since a second scan could see an older version. SessionUpdate explains why it sets the budget.
-//
-// The known_ columns are the amounts that were stored with the id when the statement began. If the id was stored while the
-// statement waited for the lock, the unique key prevents a second row, and nothing is added. If the usage is neither added nor
-// known, it was either stored meanwhile or exceeds the budget; the caller finds out which.
-func (q *Queries) SessionAddUsage(ctx context.Context, db DBTX, arg SessionAddUsageParams) (SessionAddUsageRow, error) {
-	row := db.QueryRow(ctx, sessionAddUsage,
-		arg.CostNanos,
-		arg.ID,
-		arg.UsageID,
-		arg.InputTokens,
-		arg.OutputTokens,
-	)
-	var i SessionAddUsageRow
-	err := row.Scan(
-		&i.InputTokens,
-		&i.OutputTokens,
-		&i.CostNanos,
-		&i.BudgetNanos,
-		&i.Added,
-		&i.KnownInputTokens,
-		&i.KnownOutputTokens,
-		&i.KnownCostNanos,
-	)
-	return i, err
-}
-
 const sessionCreate = `-- name: SessionCreate :one
 WITH free AS MATERIALIZED (
     SELECT true AS is_free WHERE NOT EXISTS (SELECT FROM session_ids i WHERE i.id = $3)
@@ -1249,42 +1176,6 @@ func (q *Queries) SessionUpdate(ctx context.Context, db DBTX, arg SessionUpdateP
 		&i.NextSequence,
 		&i.FencedOnly,
 		&i.Plans,
-	)
-	return i, err
-}
-
-const sessionUsageGet = `-- name: SessionUsageGet :one
-SELECT u.input_tokens AS known_input_tokens, u.output_tokens AS known_output_tokens, u.cost_nanos AS known_cost_nanos,
-    s.input_tokens, s.output_tokens, s.cost_nanos
-FROM session_usages u JOIN sessions s ON s.id = u.session_id
-WHERE u.session_id = $1 AND u.id = $2
-`
-
-type SessionUsageGetParams struct {
-	ID      pgtype.UUID
-	UsageID pgtype.UUID
-}
-
-type SessionUsageGetRow struct {
-	KnownInputTokens  int64
-	KnownOutputTokens int64
-	KnownCostNanos    int64
-	InputTokens       int64
-	OutputTokens      int64
-	CostNanos         int64
-}
-
-// Index: session_usages_pkey, sessions_pkey. Returns the usage that was added with an id, and the totals.
-func (q *Queries) SessionUsageGet(ctx context.Context, db DBTX, arg SessionUsageGetParams) (SessionUsageGetRow, error) {
-	row := db.QueryRow(ctx, sessionUsageGet, arg.ID, arg.UsageID)
-	var i SessionUsageGetRow
-	err := row.Scan(
-		&i.KnownInputTokens,
-		&i.KnownOutputTokens,
-		&i.KnownCostNanos,
-		&i.InputTokens,
-		&i.OutputTokens,
-		&i.CostNanos,
 	)
 	return i, err
 }

@@ -43,6 +43,14 @@ type Turn struct {
 	Create      *repo.NewSession
 	// Named: the turn names its session by the key of Create.
 	Named bool
+	// Unfenced: it needs no fence, also of a session that takes only fenced turns.
+	Unfenced bool
+}
+
+// UsageTurn returns the turn that Sessions.AddUsage is: of nothing but usage, which has an id.
+func UsageTurn(sessionID repo.ID, add repo.NewUsage) (*Turn, error) {
+	add, err := NormalizeUsage(add)
+	return &Turn{SessionID: sessionID, Usage: &add, Unfenced: true}, err
 }
 
 // KeyOfTurn returns the key by which a turn names its session, or false.

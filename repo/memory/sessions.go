@@ -107,30 +107,15 @@ func (s sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpd
 }
 
 func (s sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (repo.Usage, error) {
-	add, err := rules.NormalizeUsage(add)
+	turn, err := rules.UsageTurn(id, add)
 	if err != nil {
 		return repo.Usage{}, err
 	}
-	return runOn(ctx, s.write, s.editSession, id, func(t *tables, r *sessionRow) (repo.Usage, error) {
-		usage, budget := r.Usage, r.Budget
-		if known := r.usages.get(add.ID); known != nil {
-			if err := rules.UsageConflict(add, id, *known); err != nil {
-				return repo.Usage{}, err
-			}
-			return usage, nil
-		}
-		// The difference cannot overflow: no cost is negative, or above the budget.
-		if budget != nil && add.Cost > *budget-usage.Cost {
-			return repo.Usage{}, &repo.LimitExceededError{Kind: "budget", ID: id, Limit: int64(*budget), Current: int64(usage.Cost), Requested: int64(add.Cost)}
-		}
-		usage, err := rules.AddUsage(usage, add)
-		if err != nil {
-			return repo.Usage{}, err
-		}
-		r.Usage = usage
-		r.usages.put(add.ID, &repo.Usage{InputTokens: add.InputTokens, OutputTokens: add.OutputTokens, Cost: add.Cost})
-		return usage, nil
-	})
+	added, err := run(ctx, s.write, func(t *tables) (repo.AppendedTurn, error) { return s.appendTurn(ctx, t, turn) })
+	if err != nil {
+		return repo.Usage{}, err
+	}
+	return *added.Usage, nil
 }
 
 func (s sessions) Delete(ctx context.Context, id repo.ID, conditions ...repo.DeleteIf) (repo.DeletedSession, error) {

@@ -179,10 +179,6 @@ func TestClosedPoolAfterLostAnswer(t *testing.T) {
 			_, err := store.Sessions().Append(ctx, id, user("once"))
 			return err
 		},
-		"usage": func(ctx context.Context, store repo.Repositories, id repo.ID) error {
-			_, err := store.Sessions().AddUsage(ctx, id, repo.NewUsage{InputTokens: 1})
-			return err
-		},
 		"create": func(ctx context.Context, store repo.Repositories, _ repo.ID) error {
 			_, err := store.Sessions().Create(ctx, repo.NewSession{})
 			return err

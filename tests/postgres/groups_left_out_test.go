@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +30,34 @@ func wantRefused(t *testing.T, what string, err error) {
 	t.Helper()
 	if refused, ok := errors.AsType[*repo.RefusedError](err); !ok || refused.Kind != "database" || !errors.Is(err, repo.ErrConflict) || errors.Is(err, repo.ErrUnavailable) {
 		t.Errorf("%s: %v, want a RefusedError", what, err)
+	}
+}
+
+// A trigger that leaves out the change of a counter makes the append an error, which has stored nothing.
+func TestCounterThatATriggerLeavesOut(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
+	id, other := pgtest.NewSession(t, store), pgtest.NewSession(t, store)
+	pgtest.Exec(t, pgtest.Connect(t, databaseURL), "CREATE FUNCTION owners() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN CASE WHEN NEW.next_sequence < 3 THEN NEW END; END';"+
+		"CREATE TRIGGER owners BEFORE UPDATE ON session_counters FOR EACH ROW EXECUTE FUNCTION owners()")
+	for _, messages := range [][]repo.NewMessage{{user("0"), user("1")}, {user("2"), user("3")}, {user("2")}} {
+		_, err := store.Sessions().Append(t.Context(), id, messages...)
+		if messages[0].Content == "0" {
+			if err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		wantRefused(t, fmt.Sprint(len(messages), " messages"), err)
+		wantRefused(t, fmt.Sprint(len(messages), " messages in InTx"), store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+			_, err := tx.Sessions().Append(ctx, id, messages...)
+			return err
+		}))
+	}
+	wantMessages(t, store, id, 2)
+	if _, err := store.Sessions().Append(t.Context(), other, user("0"), user("1")); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 
@@ -97,8 +98,7 @@ func TestLostUsageCountsOnce(t *testing.T) {
 	}
 }
 
-// A refusal is final. If the first attempt may still arrive when the budget has room,
-// the outcome is unknown, and can be found out by the id.
+// A refusal is final: an earlier attempt that arrives late, when the budget has room, adds nothing.
 // Guarantee: Usage: A refusal by the budget is final.
 func TestFirstAttemptOfUsageArrivesLate(t *testing.T) {
 	t.Parallel()
@@ -107,9 +107,8 @@ func TestFirstAttemptOfUsageArrivesLate(t *testing.T) {
 	if _, err := l.direct.Sessions().AddUsage(t.Context(), l.id, repo.NewUsage{Cost: 8}); err != nil {
 		t.Fatal(err)
 	}
-	add := repo.NewUsage{ID: repo.NewID(), Cost: 6}
 	l.network.arm(l.store)
-	_, err := l.store.Sessions().AddUsage(t.Context(), l.id, add)
+	_, err := l.store.Sessions().AddUsage(t.Context(), l.id, repo.NewUsage{ID: repo.NewID(), Cost: 6})
 	if l.network.armed.Load() {
 		t.Fatal("nothing was kept")
 	}
@@ -117,14 +116,8 @@ func TestFirstAttemptOfUsageArrivesLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.arrive(t)
-	if got := l.usage(t); got.Cost != 14 {
-		t.Fatalf("the cost is %d: the first attempt did not arrive, and the test does not show what it is for", got.Cost)
-	}
-	if !errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrLimit) {
-		t.Errorf("%v, but it is added; want %v", err, repo.ErrUnknownOutcome)
-	}
-	if got, err := l.store.Sessions().AddUsage(t.Context(), l.id, add); err != nil || got.Cost != 14 {
-		t.Errorf("the repeated call gave %+v, %v", got, err)
+	if got := l.usage(t); got.Cost != 8 || !errors.Is(err, repo.ErrLimit) {
+		t.Errorf("the cost is %d, after %v", got.Cost, err)
 	}
 }
 
@@ -188,30 +181,6 @@ func TestUsageCountsOnce(t *testing.T) {
 	}
 }
 
-// A usage that was refused because its session did not exist may be added when the
-// first attempt arrives late and the session exists.
-func TestFirstAttemptOfUsageIsBeforeItsSession(t *testing.T) {
-	t.Parallel()
-	l := newDelayed(t, repo.NewSession{})
-	id, add := repo.NewID(), repo.NewUsage{ID: repo.NewID(), Cost: 6}
-	l.network.arm(l.store)
-	_, err := l.store.Sessions().AddUsage(t.Context(), id, add)
-	if l.network.armed.Load() {
-		t.Fatal("nothing was kept")
-	}
-	if _, err := l.direct.Sessions().Create(t.Context(), repo.NewSession{ID: id}); err != nil {
-		t.Fatal(err)
-	}
-	l.arrive(t)
-	l.id = id
-	if got := l.usage(t); got.Cost != 6 {
-		t.Fatalf("the cost is %d: the first attempt did not arrive, and the test does not show what it is for", got.Cost)
-	}
-	if !errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrNotFound) {
-		t.Errorf("%v, but it is added; want %v", err, repo.ErrUnknownOutcome)
-	}
-}
-
 // duringTheWait adds a usage that waits for its session, while the transaction for
 // which it waits changes the session.
 func duringTheWait(t *testing.T, session repo.NewSession, add repo.NewUsage, then func(tx repo.Repositories, id repo.ID) error) (repo.Usage, error) {
@@ -267,5 +236,45 @@ func TestBudgetRaisedDuringTheWait(t *testing.T) {
 	})
 	if err != nil || got.Cost != 15 {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Sessions that an open transaction has updated delay no usage of others, and theirs is added afterwards.
+func TestUpdatedSessionsStopNoOtherUsage(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 6})
+	updated, others := newSessions(t, store, 4), newSessions(t, store, 16)
+	add := func(ctx context.Context, id repo.ID) error {
+		_, err := store.Sessions().AddUsage(ctx, id, repo.NewUsage{Cost: 1})
+		return err
+	}
+	var waiting sync.WaitGroup
+	if err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {
+		budget := repo.Cost(10)
+		for _, id := range updated {
+			if _, err := tx.Sessions().Update(ctx, id, repo.SessionUpdate{Budget: &budget}); err != nil {
+				return err
+			}
+			waiting.Go(func() {
+				if err := add(t.Context(), id); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		pgtest.AwaitLockWait(t, store.Pool(), 1)
+		for _, id := range others {
+			if err := add(await.Context(t), id); err != nil {
+				t.Errorf("another session's: %v", err)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	waiting.Wait()
+	for _, id := range slices.Concat(updated, others) {
+		if session, err := store.Sessions().Get(t.Context(), id); err != nil || session.Usage.Cost != 1 {
+			t.Errorf("%+v, %v", session.Usage, err)
+		}
 	}
 }

@@ -13,7 +13,7 @@ var appendMutants = []mutant{
 	{"append/a group at any sequence", in("internal/rules", "Turn.Add", never("t.Expected", "rows.Next")), inPostgres("TestGroupOfExpectedSequences")},
 	{"append/one refused append fails its group", in(inCommit, "Group.Run", neverAll("conn.IsRejection", "tasks")), inPostgres("TestRejectedAppendFailsNoOther")},
 	{"append/a message that a trigger leaves out", query("MessageCheck", never("stored", "missing")), inPostgres("TestRowsThatATriggerLeavesOut")},
-	{"append/a counter that a trigger leaves out", query("MessageCheck", never("session_counters")), inPostgres("TestRowsThatATriggerLeavesOut")},
+	{"append/a counter that a trigger leaves out", query("MessageCheck", never("session_counters")), inPostgres("TestCounterThatATriggerLeavesOut")},
 	{"append/a lone message that a trigger leaves out", query("MessageAppendOne", always("rows_left_out")), inPostgres("TestRowsThatATriggerLeavesOut")},
 	{"append/a part that a trigger leaves out", query("StreamPartCheck", never("stored", "missing")), inPostgres("TestRowsThatATriggerLeavesOut")},
 	{"append/a turn that a trigger leaves out", query("TurnInsert", never("stored", "cardinality")), inPostgres("TestRowsThatATriggerLeavesOut")},

@@ -16,12 +16,8 @@ var sessionMutants = []mutant{
 	{"sessions/in memory, deleted although in use", in("internal/rules", "Deletable", dropCase("inUse")), inMemory("Deletion/InUse")},
 	{"sessions/removed although restored", function("session_remove", never("session_counters")), inPostgres("TestRestoreBesideRemoval")},
 	{"sessions/removed although a fork has it", function("session_remove", never("needed.low")), inPostgres("TestRemovalOfALongSession")},
-	{"sessions/usage over the budget", query("SessionAddUsage.noted", always("l.fits")), inPool("Usage")},
-	{"sessions/usage without the lock", query("SessionAddUsage", dropLock()), inPool("Concurrency/(Budget|Usage)")},
-	{"sessions/usage whose id was stored meanwhile", query("SessionAddUsage", dropConflict()), inPostgres("TestUsageCountsOnce")},
+	{"sessions/usage over the budget", in("internal/rules", "AddUsageWithin", never("add.Cost")), inPool("Usage")},
 	{"sessions/an owner that is empty by mistake", in("internal/rules", "checkListOwner", never("f.Owner")), inMemory("Values/InvalidSessions")},
-	{"sessions/a budget from before the wait", query("SessionAddUsage", dropSet("budget_nanos")), inPostgres("TestBudgetRaisedDuringTheWait")},
-	{"sessions/in memory, usage over the budget", in("repo/memory", "sessions.AddUsage", never("add.Cost")), inMemory("Usage")},
 }
 
 // State: versions, conditions, and the locks of scopes.
