@@ -8,6 +8,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 // actions implements repo.Actions.
@@ -52,7 +53,7 @@ func (a *actions) get(ctx context.Context, name repo.ActionName) (repo.Action, e
 	if err != nil {
 		return repo.Action{}, conn.OrMissing(err, &repo.NotFoundError{Kind: "action", Name: name.String()})
 	}
-	return actionOf(row)
+	return convert.Action(row)
 }
 
 func (a *actions) List(ctx context.Context, filter repo.ActionFilter, page repo.Page) (repo.List[repo.Action], error) {
@@ -69,7 +70,7 @@ func (a *actions) List(ctx context.Context, filter repo.ActionFilter, page repo.
 			Tag:       list.Filter.Tag,
 			MaxRows:   int32(list.Limit + 1), // one extra row tells whether there is a next page
 		})
-	}, actionOf)
+	}, convert.Action)
 }
 
 // stateOf returns the state that a filter selects. Empty: any.
@@ -78,12 +79,10 @@ func stateOf(filter repo.ActionFilter) string {
 	case filter.Available:
 		return "available"
 	case filter.Archived:
-		return actionArchived
+		return convert.ActionArchived
 	}
 	return ""
 }
-
-const actionArchived = "archived"
 
 func (a *actions) Update(ctx context.Context, name string, version int64, definition repo.ActionDefinition) (repo.Action, error) {
 	parsed, definition, err := rules.NormalizeActionUpdate(a.view, name, version, definition)
@@ -106,7 +105,7 @@ func (a *actions) Update(ctx context.Context, name string, version int64, defini
 	if err != nil {
 		return repo.Action{}, conn.OrMissing(err, &repo.NotFoundError{Kind: "action", Name: parsed.String()})
 	}
-	return actionOf(row)
+	return convert.Action(row)
 }
 
 func (a *actions) Archive(ctx context.Context, name string) (repo.Action, error) {
@@ -128,7 +127,7 @@ func (a *actions) Delete(ctx context.Context, name string) error {
 	}
 	row, err := run(ctx, a.exec.write, queries.ActionDelete, parsed.String())
 	switch {
-	case conn.Violates(err, planAction):
+	case conn.Violates(err, convert.PlanAction):
 		return &repo.RefusedError{Kind: "action", Name: parsed.String(), Reason: "is in use"}
 	case err != nil:
 		return err
@@ -149,18 +148,18 @@ func actionParams(name repo.ActionName, definition repo.ActionDefinition, create
 		Namespace:            name.Namespace,
 		Description:          definition.Description,
 		DefinitionOfDone:     definition.DefinitionOfDone,
-		StrategyActor:        toNullable(definition.StrategyActor),
-		ExecutionActor:       toNullable(definition.ExecutionActor),
-		ReviewActor:          toNullable(definition.ReviewActor),
-		ApplyActor:           toNullable(definition.ApplyActor),
-		EstimationActor:      toNullable(definition.EstimationActor),
-		InvariantActor:       toNullable(definition.InvariantActor),
-		AutomationProfile:    toNullable(definition.AutomationProfile),
+		StrategyActor:        convert.Nullable(definition.StrategyActor),
+		ExecutionActor:       convert.Nullable(definition.ExecutionActor),
+		ReviewActor:          convert.Nullable(definition.ReviewActor),
+		ApplyActor:           convert.Nullable(definition.ApplyActor),
+		EstimationActor:      convert.Nullable(definition.EstimationActor),
+		InvariantActor:       convert.Nullable(definition.InvariantActor),
+		AutomationProfile:    convert.Nullable(definition.AutomationProfile),
 		Reusable:             definition.Reusable,
 		ReadOnly:             definition.ReadOnly,
 		InputsSchema:         string(definition.InputsSchema),
 		Tags:                 definition.Tags,
-		CreatedBy:            toNullable(createdBy),
+		CreatedBy:            convert.Nullable(createdBy),
 		ArgumentNames:        []string{},
 		ArgumentTypes:        []string{},
 		ArgumentRequireds:    []bool{},
@@ -173,7 +172,7 @@ func actionParams(name repo.ActionName, definition repo.ActionDefinition, create
 		MaxAttempts:          int32(definition.MaxAttempts),
 		MaxAgeMicros:         definition.MaxAge.Microseconds(),
 		KeepMicros:           definition.Keep.Microseconds(),
-		Phases:               toPhases(definition.Phases),
+		Phases:               convert.Phases(definition.Phases),
 	}
 	for _, argument := range definition.Arguments {
 		params.ArgumentNames = append(params.ArgumentNames, argument.Name)

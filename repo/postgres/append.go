@@ -9,6 +9,8 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/write"
 )
 
 func (s *sessions) Append(ctx context.Context, sessionID repo.ID, messages ...repo.NewMessage) ([]repo.Message, error) {
@@ -17,11 +19,11 @@ func (s *sessions) Append(ctx context.Context, sessionID repo.ID, messages ...re
 		return nil, err
 	}
 	s.counter.Add(messages)
-	result, err := s.appendOne(ctx, &turn{Turn: &rules.Turn{SessionID: sessionID, Messages: messages, Repeatable: repeatable}})
+	result, err := s.appendOne(ctx, &write.Turn{Turn: &rules.Turn{SessionID: sessionID, Messages: messages, Repeatable: repeatable}})
 	return result.Messages, err
 }
 
-func (s *sessions) appendOne(ctx context.Context, a *turn) (repo.AppendedTurn, error) {
+func (s *sessions) appendOne(ctx context.Context, a *write.Turn) (repo.AppendedTurn, error) {
 	err := s.exec.(appends).append(ctx, a)
 	switch {
 	case conn.IsNoRows(err):
@@ -33,13 +35,13 @@ func (s *sessions) appendOne(ctx context.Context, a *turn) (repo.AppendedTurn, e
 	return result, s.exec.noted(err)
 }
 
-func appended(sessionID repo.ID, messages []repo.NewMessage, written outcome) []repo.Message {
-	createdAt := written.createdAt.UTC()
+func appended(sessionID repo.ID, messages []repo.NewMessage, written write.Outcome) []repo.Message {
+	createdAt := written.CreatedAt.UTC()
 	result := make([]repo.Message, len(messages))
 	for i, message := range messages {
-		result[i] = rules.StoredMessage(message, sessionID, written.first+int64(i), createdAt)
+		result[i] = rules.StoredMessage(message, sessionID, written.First+int64(i), createdAt)
 	}
-	result[0].Follows = followsOf(written.first, written.follows)
+	result[0].Follows = convert.Follows(written.First, written.Follows)
 	return result
 }
 
@@ -48,18 +50,56 @@ func appended(sessionID repo.ID, messages []repo.NewMessage, written outcome) []
 func (s *sessions) stored(ctx context.Context, sessionID repo.ID, messages []repo.NewMessage) ([]repo.Message, error) {
 	ids := make([]pgtype.UUID, len(messages))
 	for i, message := range messages {
-		ids[i] = toUUID(message.ID)
+		ids[i] = convert.UUID(message.ID)
 	}
-	rows, err := run(ctx, s.exec.read, queries.MessageListByIDs, db.MessageListByIDsParams{Ids: ids, SessionID: toUUID(sessionID)})
+	rows, err := run(ctx, s.exec.read, queries.MessageListByIDs, db.MessageListByIDsParams{Ids: ids, SessionID: convert.UUID(sessionID)})
 	switch {
 	case err != nil:
 		return nil, err
 	case len(rows) == 0: // messages go only with their session
-		return nil, sessionNotFound(sessionID)
+		return nil, convert.SessionNotFound(sessionID)
 	}
-	result := each(rows, messageOf)
+	result := convert.Each(rows, convert.Message)
 	if err := rules.AppendConflict(sessionID, messages, result); err != nil {
 		return nil, err
 	}
 	return result, nil
+}
+
+// appends is an executor that makes turns. It sets their outcomes.
+type appends interface {
+	append(ctx context.Context, a *write.Turn) error
+}
+
+var (
+	_ appends = (*pooled)(nil)
+	_ appends = bound{}
+)
+
+func (p *pooled) append(ctx context.Context, a *write.Turn) error {
+	return p.submitted(ctx, "append", a, func() error { return committerOf(p, newTurns).Make(ctx, a) })
+}
+
+// turns is the committer of turns.
+type turns struct{ *write.Appender }
+
+func newTurns(p *pooled) turns {
+	return turns{write.New(p.conns, p.budget, func(made ...*write.Turn) {
+		var news []news
+		for _, a := range made {
+			news = append(news, newsOf(a)...)
+		}
+		p.changed(news...)
+	})}
+}
+
+func (t turns) close() { t.Appender.Close() }
+
+// append waits for the counter row.
+func (b bound) append(ctx context.Context, a *write.Turn) error {
+	err := b.read(ctx, func(q db.DBTX) error { return write.AppendInTx(ctx, q, a) })
+	if err == nil {
+		b.changed(newsOf(a)...)
+	}
+	return err
 }

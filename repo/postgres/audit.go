@@ -11,6 +11,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 // audit implements repo.Audit.
@@ -62,9 +63,9 @@ func recordAudit(ctx context.Context, q db.DBTX, entries []repo.AuditEntry) (wri
 }
 
 func (a *audit) Entry(ctx context.Context, id repo.ID) (repo.AuditEntry, error) {
-	row, err := run(ctx, a.exec.read, queries.AuditGet, toUUID(id))
+	row, err := run(ctx, a.exec.read, queries.AuditGet, convert.UUID(id))
 	missing := error(&repo.NotFoundError{Kind: "audit entry", ID: id})
-	if err == nil && !rules.IsInView(a.view, fromNullable(row.Namespace)) {
+	if err == nil && !rules.IsInView(a.view, convert.FromNullable(row.Namespace)) {
 		err = missing
 	}
 	if err != nil {
@@ -89,21 +90,21 @@ func (a *audit) list(
 	from, before := filter.OccurredFrom, rules.Until(filter.OccurredBefore)
 	params := db.AuditListAscendingParams{
 		Bound: before, MaxRows: int32(limit),
-		PlanID: toOptionalUUID(filter.PlanID), SessionID: toOptionalUUID(filter.SessionID), UserName: toNullable(filter.User),
-		Type: toNullable(filter.Type), Actor: toNullable(filter.Actor), Project: toNullable(filter.Project),
-		Namespace: toNullable(filter.Namespace),
+		PlanID: convert.OptionalUUID(filter.PlanID), SessionID: convert.OptionalUUID(filter.SessionID), UserName: convert.Nullable(filter.User),
+		Type: convert.Nullable(filter.Type), Actor: convert.Nullable(filter.Actor), Project: convert.Nullable(filter.Project),
+		Namespace: convert.Nullable(filter.Namespace),
 	}
 	if filter.OldestFirst {
 		if after.CreatedAt.Before(from) {
 			after = rules.Place{CreatedAt: from} // no id is before zero
 		}
-		params.AfterOccurredAt, params.AfterID = after.CreatedAt, toUUID(after.ID)
+		params.AfterOccurredAt, params.AfterID = after.CreatedAt, convert.UUID(after.ID)
 		return run(ctx, filtered(by), queries.AuditListAscending, params)
 	}
 	if !after.CreatedAt.Before(before) {
 		after = rules.Place{CreatedAt: before}
 	}
-	params.Bound, params.AfterOccurredAt, params.AfterID = from, after.CreatedAt, toUUID(after.ID)
+	params.Bound, params.AfterOccurredAt, params.AfterID = from, after.CreatedAt, convert.UUID(after.ID)
 	return run(ctx, filtered(by), queries.AuditListDescending, db.AuditListDescendingParams(params))
 }
 
@@ -119,9 +120,9 @@ func (a *audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (
 	}
 	count, err = run(ctx, filtered(a.exec.read), queries.AuditCount, db.AuditCountParams{
 		OccurredFrom: filter.OccurredFrom, OccurredBefore: rules.Until(filter.OccurredBefore), MaxRows: int32(limit) + 1,
-		PlanID: toOptionalUUID(filter.PlanID), SessionID: toOptionalUUID(filter.SessionID), UserName: toNullable(filter.User),
-		Actor: toNullable(filter.Actor), Project: toNullable(filter.Project), Type: toNullable(filter.Type),
-		Namespace: toNullable(filter.Namespace),
+		PlanID: convert.OptionalUUID(filter.PlanID), SessionID: convert.OptionalUUID(filter.SessionID), UserName: convert.Nullable(filter.User),
+		Actor: convert.Nullable(filter.Actor), Project: convert.Nullable(filter.Project), Type: convert.Nullable(filter.Type),
+		Namespace: convert.Nullable(filter.Namespace),
 	})
 	return min(count, int64(limit)), count > int64(limit), err
 }
@@ -163,12 +164,12 @@ func auditEntryOf(row db.AuditEntry) repo.AuditEntry {
 		OccurredAt: row.OccurredAt.UTC(),
 		RecordedAt: row.RecordedAt.UTC(),
 		Type:       row.Type,
-		Namespace:  fromNullable(row.Namespace),
-		Actor:      fromNullable(row.Actor),
-		User:       fromNullable(row.UserName),
-		PlanID:     fromOptionalUUID(row.PlanID),
-		SessionID:  fromOptionalUUID(row.SessionID),
-		Project:    fromNullable(row.Project),
+		Namespace:  convert.FromNullable(row.Namespace),
+		Actor:      convert.FromNullable(row.Actor),
+		User:       convert.FromNullable(row.UserName),
+		PlanID:     convert.OptionalID(row.PlanID),
+		SessionID:  convert.OptionalID(row.SessionID),
+		Project:    convert.FromNullable(row.Project),
 		Details:    row.Details,
 	}
 }
@@ -181,8 +182,8 @@ func auditParams(entries []repo.AuditEntry) db.AuditRecordParams {
 		Projects: make([]string, n), Details: make([]string, n),
 	}
 	for i, e := range entries {
-		p.OccurredAts[i], p.Ids[i], p.Types[i], p.Actors[i] = e.OccurredAt, toUUID(e.ID), e.Type, e.Actor
-		p.Namespaces[i], p.UserNames[i], p.PlanIds[i], p.SessionIds[i] = e.Namespace, e.User, toUUID(e.PlanID), toUUID(e.SessionID)
+		p.OccurredAts[i], p.Ids[i], p.Types[i], p.Actors[i] = e.OccurredAt, convert.UUID(e.ID), e.Type, e.Actor
+		p.Namespaces[i], p.UserNames[i], p.PlanIds[i], p.SessionIds[i] = e.Namespace, e.User, convert.UUID(e.PlanID), convert.UUID(e.SessionID)
 		p.Projects[i], p.Details[i] = e.Project, string(e.Details)
 	}
 	return p

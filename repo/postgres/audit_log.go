@@ -12,6 +12,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 func (a *auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unsealed, auditlog.HashReader) (auditlog.Seal, error)) (int, error) {
@@ -40,7 +41,7 @@ func (a *auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unsea
 		if err != nil {
 			return err
 		}
-		unsealed := auditlog.Unsealed{Size: size, Entries: each(rows, sealedEntryOf), More: more, Identity: identity}
+		unsealed := auditlog.Unsealed{Size: size, Entries: convert.Each(rows, sealedEntryOf), More: more, Identity: identity}
 		seal, err := fn(unsealed, func(indexes []int64) ([][32]byte, error) {
 			hashes, err := readHashes(ctx, q, indexes)
 			return hashes, conn.Meaning(ctx, err, conn.Reading)
@@ -159,16 +160,16 @@ func (a *auditStore) Leaves(ctx context.Context, from int64, limit int) ([]audit
 	if err != nil {
 		return nil, err
 	}
-	return each(rows, leafOf), nil
+	return convert.Each(rows, leafOf), nil
 }
 
 func leafOf(row db.AuditLeavesRow) auditlog.Leaf {
 	l := row.AuditLeaf
 	leaf := auditlog.Leaf{
-		Sequence: l.Sequence, EntryID: l.EntryID.Bytes, OccurredAt: l.OccurredAt.UTC(), PrunedBy: fromOptionalUUID(l.PrunedBy),
+		Sequence: l.Sequence, EntryID: l.EntryID.Bytes, OccurredAt: l.OccurredAt.UTC(), PrunedBy: convert.OptionalID(l.PrunedBy),
 		Kept: auditlog.Kept{
-			RecordedAt: l.RecordedAt.UTC(), Type: l.Type, Namespace: fromNullable(l.Namespace),
-			PlanID: fromOptionalUUID(l.PlanID), SessionID: fromOptionalUUID(l.SessionID),
+			RecordedAt: l.RecordedAt.UTC(), Type: l.Type, Namespace: convert.FromNullable(l.Namespace),
+			PlanID: convert.OptionalID(l.PlanID), SessionID: convert.OptionalID(l.SessionID),
 		},
 	}
 	copy(leaf.Kept.Hidden[:], l.Hidden)
@@ -186,7 +187,7 @@ func leafOf(row db.AuditLeavesRow) auditlog.Leaf {
 func (a *auditStore) Leaf(ctx context.Context, entryID repo.ID) (auditlog.Leaf, error) {
 	var rows []db.AuditLeavesRow
 	err := a.exec.read(ctx, func(q db.DBTX) error {
-		sequence, err := queries.AuditLeafOf(ctx, q, toUUID(entryID))
+		sequence, err := queries.AuditLeafOf(ctx, q, convert.UUID(entryID))
 		if err != nil {
 			return err
 		}
@@ -222,7 +223,7 @@ func (a *auditStore) Strays(ctx context.Context, limit int) ([]repo.ID, error) {
 		return nil, err
 	}
 	var strays []repo.ID
-	place := db.AuditStraysParams{AfterID: toUUID(repo.ID{}), MaxRows: repo.MaxPageSize}
+	place := db.AuditStraysParams{AfterID: convert.UUID(repo.ID{}), MaxRows: repo.MaxPageSize}
 	for {
 		rows, err := run(ctx, a.exec.read, queries.AuditStrays, place)
 		if err != nil {
@@ -250,7 +251,7 @@ func (a *auditStore) Lost(ctx context.Context, limit int) ([]repo.ID, error) {
 		return nil, err
 	}
 	rows, err := run(ctx, a.exec.read, queries.AuditLost, int32(limit))
-	return each(rows, func(id pgtype.UUID) repo.ID { return id.Bytes }), err
+	return convert.Each(rows, func(id pgtype.UUID) repo.ID { return id.Bytes }), err
 }
 
 func (a *auditStore) Waiting(ctx context.Context, limit int) (auditlog.Waiting, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 // Sink opens a separate connection, so that the audit trail neither waits for an
@@ -101,7 +102,7 @@ func (s *sink) Quarantine(ctx context.Context, poison auditlog.Poison) error {
 		return err
 	}
 	err := queries.AuditQuarantine(ctx, conn.Alone{Conn: s.conn}, db.AuditQuarantineParams{
-		ID: toUUID(poison.ID), Document: poison.Document, Reason: poison.Reason,
+		ID: convert.UUID(poison.ID), Document: poison.Document, Reason: poison.Reason,
 	})
 	return s.failed(ctx, err)
 }

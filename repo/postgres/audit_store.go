@@ -8,6 +8,7 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 // auditStore implements auditlog.Store. The sink is in audit_sink.go, the log in
@@ -37,7 +38,7 @@ func (a *auditStore) Prune(ctx context.Context, prune auditlog.Prune) (pruned au
 			return pruned, err
 		}
 	}
-	next := db.AuditPrunableParams{AfterID: toUUID(repo.ID{}), Before: prune.Before, Types: append([]string{}, prune.Types...)}
+	next := db.AuditPrunableParams{AfterID: convert.UUID(repo.ID{}), Before: prune.Before, Types: append([]string{}, prune.Types...)}
 	for {
 		page, err := run(ctx, a.exec.read, queries.AuditPrunable, next)
 		if err != nil {
@@ -60,7 +61,7 @@ func (a *auditStore) Prune(ctx context.Context, prune auditlog.Prune) (pruned au
 	if err := (&audit{base{exec: a.exec}}).Record(ctx, entry); err != nil {
 		return pruned, err
 	}
-	batch := db.AuditPruneBatchParams{AfterOccurredAt: next.AfterOccurredAt, AfterID: next.AfterID, ByEntry: toUUID(entry.ID), MaxRows: pruneRows}
+	batch := db.AuditPruneBatchParams{AfterOccurredAt: next.AfterOccurredAt, AfterID: next.AfterID, ByEntry: convert.UUID(entry.ID), MaxRows: pruneRows}
 	for {
 		began := time.Now()
 		done, err := a.pruneBatch(ctx, batch)
@@ -117,7 +118,7 @@ func (a *auditStore) Hold(ctx context.Context, hold auditlog.Hold) error {
 	}
 	kind, subject := holdOf(hold)
 	return a.exec.writeByID(ctx, func(q db.DBTX) error {
-		return queries.AuditHold(ctx, q, db.AuditHoldParams{Kind: kind, Subject: toUUID(subject), Reason: hold.Reason})
+		return queries.AuditHold(ctx, q, db.AuditHoldParams{Kind: kind, Subject: convert.UUID(subject), Reason: hold.Reason})
 	})
 }
 
@@ -127,7 +128,7 @@ func (a *auditStore) Release(ctx context.Context, hold auditlog.Hold) error {
 	}
 	kind, subject := holdOf(hold)
 	return a.exec.writeByID(ctx, func(q db.DBTX) error {
-		return queries.AuditRelease(ctx, q, db.AuditReleaseParams{Kind: kind, Subject: toUUID(subject)})
+		return queries.AuditRelease(ctx, q, db.AuditReleaseParams{Kind: kind, Subject: convert.UUID(subject)})
 	})
 }
 
@@ -137,7 +138,7 @@ func (a *auditStore) Holds(ctx context.Context) ([]auditlog.Hold, error) {
 
 func readHolds(ctx context.Context, q db.DBTX) ([]auditlog.Hold, error) {
 	rows, err := queries.AuditHolds(ctx, q)
-	return each(rows, func(row db.AuditHold) auditlog.Hold {
+	return convert.Each(rows, func(row db.AuditHold) auditlog.Hold {
 		hold := auditlog.Hold{Reason: row.Reason, CreatedAt: row.CreatedAt.UTC()}
 		if row.Kind == "plan" {
 			hold.PlanID = row.Subject.Bytes

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 // Fork creates the session as Create does, and adds the row that says of what it is a fork. The counter row of the session that
@@ -22,13 +23,13 @@ func (s *sessions) Fork(ctx context.Context, id repo.ID, at int64, new repo.NewS
 	var created repo.Session
 	err = s.exec.atomically(ctx, func(q db.DBTX) error {
 		found, err := conn.After(ctx, q,
-			func(q db.DBTX) error { return queries.ForkLock(ctx, q, toUUID(id)) },
+			func(q db.DBTX) error { return queries.ForkLock(ctx, q, convert.UUID(id)) },
 			func(q db.DBTX) (db.ForkFindRow, error) {
-				return queries.ForkFind(ctx, q, db.ForkFindParams{At: at, ID: toUUID(id)})
+				return queries.ForkFind(ctx, q, db.ForkFindParams{At: at, ID: convert.UUID(id)})
 			})
 		switch {
 		case err != nil:
-			return conn.OrMissing(err, &conn.Answer{Err: sessionNotFound(id)})
+			return conn.OrMissing(err, &conn.Answer{Err: convert.SessionNotFound(id)})
 		case !found.Owner.Valid:
 			return &conn.Answer{Err: rules.NoMessage(at)}
 		case found.Depth >= rules.MaxForkDepth:
@@ -46,7 +47,7 @@ func (s *sessions) Fork(ctx context.Context, id repo.ID, at int64, new repo.NewS
 		}
 		created = rules.StoredSession(new, row.CreatedAt.UTC(), row.UpdatedAt.UTC())
 		created.MessageCount = at + 1
-		return queries.ForkInsert(ctx, q, db.ForkInsertParams{SessionID: toUUID(new.ID), ParentID: found.Owner, Base: at + 1, Depth: found.Depth + 1})
+		return queries.ForkInsert(ctx, q, db.ForkInsertParams{SessionID: convert.UUID(new.ID), ParentID: found.Owner, Base: at + 1, Depth: found.Depth + 1})
 	})
 	if err != nil {
 		return repo.Session{}, s.exec.noted(err)
@@ -67,7 +68,7 @@ func (s *sessions) forked(ctx context.Context, q db.DBTX, new repo.NewSession, c
 		created, err := in.existing(ctx, new, chosen)
 		return created, asAnswer(err)
 	}
-	of.SessionID = toUUID(stored[0].ID)
+	of.SessionID = convert.UUID(stored[0].ID)
 	same, err := queries.ForkIsOf(ctx, q, of)
 	if err != nil {
 		return repo.Session{}, err
@@ -88,12 +89,12 @@ func (s *sessions) Branches(ctx context.Context, sessionID repo.ID, sequence int
 	if err := s.checkSession(ctx, sessionID, rules.CheckSequence("sequence", sequence)); err != nil {
 		return nil, err
 	}
-	rows, err := run(ctx, s.exec.read, queries.BranchList, db.BranchListParams{SessionID: toUUID(sessionID), Sequence: sequence, MaxRows: rules.MaxMarks + 1})
+	rows, err := run(ctx, s.exec.read, queries.BranchList, db.BranchListParams{SessionID: convert.UUID(sessionID), Sequence: sequence, MaxRows: rules.MaxMarks + 1})
 	switch {
 	case err != nil:
 		return nil, err
 	case len(rows) == 0:
-		return nil, s.exec.noted(sessionNotFound(sessionID))
+		return nil, s.exec.noted(convert.SessionNotFound(sessionID))
 	case rows[0].Parent == nil:
 		return nil, rules.NoMessage(sequence)
 	case len(rows) > rules.MaxMarks:

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
 	"github.com/seed-df90f812/agentstore/repo/removal"
 )
@@ -23,7 +24,7 @@ func (s *sessions) Delete(ctx context.Context, id repo.ID, conditions ...repo.De
 	err = s.exec.atomically(ctx, func(q db.DBTX) error {
 		_, err := conn.After(ctx, q,
 			func(q db.DBTX) error { return queries.HoldGate(ctx, q) },
-			func(q db.DBTX) (int64, error) { return queries.SessionLockWhole(ctx, q, toUUID(id)) })
+			func(q db.DBTX) (int64, error) { return queries.SessionLockWhole(ctx, q, convert.UUID(id)) })
 		if err != nil {
 			return err
 		}
@@ -43,12 +44,12 @@ func (s *sessions) Delete(ctx context.Context, id repo.ID, conditions ...repo.De
 func (s *sessions) deleteLocked(ctx context.Context, q db.DBTX, all ...*removal.Deletion) (remains bool, err error) {
 	p := &conn.Pipeline{}
 	p.Add(func(q db.DBTX) error {
-		return queries.StateOfSessionLock(ctx, q, each(all, func(d *removal.Deletion) pgtype.UUID { return toUUID(d.ID) }))
+		return queries.StateOfSessionLock(ctx, q, convert.Each(all, func(d *removal.Deletion) pgtype.UUID { return convert.UUID(d.ID) }))
 	})
 	rows := make([]db.SessionDeleteRow, len(all))
 	for i, d := range all {
 		params := db.SessionDeleteParams{
-			ID: toUUID(d.ID), IfVersion: unlessZero(d.If.Version), IdleSince: unlessZero(d.If.IdleSince), IfMessages: d.If.Messages, Audited: s.audited,
+			ID: convert.UUID(d.ID), IfVersion: convert.UnlessZero(d.If.Version), IdleSince: convert.UnlessZero(d.If.IdleSince), IfMessages: d.If.Messages, Audited: s.audited,
 		}
 		p.Add(func(q db.DBTX) (err error) {
 			rows[i], err = queries.SessionDelete(ctx, q, params)
@@ -69,11 +70,11 @@ func (s *sessions) deleteLocked(ctx context.Context, q db.DBTX, all ...*removal.
 		}
 		var kept int64
 		if row.Forked {
-			if kept, err = queries.ForkKept(ctx, q, toUUID(d.ID)); err != nil {
+			if kept, err = queries.ForkKept(ctx, q, convert.UUID(d.ID)); err != nil {
 				return false, err
 			}
 		}
-		d.Deleted = repo.DeletedSession{Messages: row.Messages - kept, Kept: kept, Plans: linkedPlansOf(s.view, row.Plans), StateKeys: row.StateKeys}
+		d.Deleted = repo.DeletedSession{Messages: row.Messages - kept, Kept: kept, Plans: convert.LinkedPlans(s.view, row.Plans), StateKeys: row.StateKeys}
 		remains = remains || row.HasStreams
 	}
 	return remains, nil
@@ -84,7 +85,7 @@ func (s *sessions) deleted(remains bool, all ...*removal.Deletion) {
 	var changed []news
 	for _, d := range all {
 		if d.Err == nil {
-			_ = s.exec.noted(sessionNotFound(d.ID)) // which it is from now on
+			_ = s.exec.noted(convert.SessionNotFound(d.ID)) // which it is from now on
 			changed = append(changed, news{Key: d.ID, Next: follow.Look})
 		}
 	}
@@ -106,7 +107,7 @@ func (r *remover) DeleteTogether(ctx context.Context, all []removal.Deletion) er
 	var chosen []*removal.Deletion
 	var remains bool
 	err := r.exec.atomically(ctx, func(q db.DBTX) error {
-		ids := each(all, func(d removal.Deletion) pgtype.UUID { return toUUID(d.ID) })
+		ids := convert.Each(all, func(d removal.Deletion) pgtype.UUID { return convert.UUID(d.ID) })
 		found, err := conn.After(ctx, q,
 			func(q db.DBTX) error { return queries.HoldGate(ctx, q) },
 			func(q db.DBTX) ([]db.SessionLockFreeRow, error) { return queries.SessionLockFree(ctx, q, ids) })
@@ -122,7 +123,7 @@ func (r *remover) DeleteTogether(ctx context.Context, all []removal.Deletion) er
 			d := &all[i]
 			switch ours, exists := locked[d.ID]; {
 			case !exists:
-				d.Err = sessionNotFound(d.ID)
+				d.Err = convert.SessionNotFound(d.ID)
 			case !ours:
 				d.Err = repo.ErrContention
 			default:

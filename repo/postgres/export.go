@@ -15,6 +15,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
 )
 
@@ -39,7 +40,7 @@ func (s *sessions) export(ctx context.Context, id repo.ID, w io.Writer) error {
 	}
 	defer begun.Close()
 	session := begun.session
-	linked := each(session.Plans, func(p repo.LinkedPlan) repo.ID { return p.ID })
+	linked := convert.Each(session.Plans, func(p repo.LinkedPlan) repo.ID { return p.ID })
 	writer, err := export.NewWriter(ctxio.NewWriter(ctx, w), session, linked, begun.history)
 	if err != nil {
 		return err
@@ -126,14 +127,14 @@ func (s *sessions) importLinks(ctx context.Context, q db.DBTX, sessionID repo.ID
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	if _, err := queries.PlanLinkAll(ctx, q, db.PlanLinkAllParams{SessionID: toUUID(sessionID), PlanIds: toUUIDs(ids), View: toNullable(s.view)}); err != nil {
+	if _, err := queries.PlanLinkAll(ctx, q, db.PlanLinkAllParams{SessionID: convert.UUID(sessionID), PlanIds: convert.UUIDs(ids), View: convert.Nullable(s.view)}); err != nil {
 		return nil, err
 	}
-	row, err := queries.SessionGet(ctx, q, toUUID(sessionID))
+	row, err := queries.SessionGet(ctx, q, convert.UUID(sessionID))
 	if err != nil {
 		return nil, err
 	}
-	linked := linkedPlansOf(s.view, row.Plans)
+	linked := convert.LinkedPlans(s.view, row.Plans)
 	for i, id := range ids { // both are in ascending order
 		if i == len(linked) || linked[i].ID != id {
 			return nil, &conn.Answer{Err: rules.MissingPlan(i, id)}
@@ -145,18 +146,18 @@ func (s *sessions) importLinks(ctx context.Context, q db.DBTX, sessionID repo.ID
 func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Session, first int64, restore bool) error {
 	for more := restore; more; { // what its deletion has left goes first
 		var err error
-		batch := db.SessionRemoveOfParams{MaxRows: limits.MaxStreamRemoval, ID: toUUID(session.ID)}
+		batch := db.SessionRemoveOfParams{MaxRows: limits.MaxStreamRemoval, ID: convert.UUID(session.ID)}
 		if _, more, err = removedBatch(queries.SessionRemoveOf(ctx, q, batch)); err != nil {
 			return err
 		}
 	}
 	params := db.SessionImportParams{
-		ID:                toUUID(session.ID),
+		ID:                convert.UUID(session.ID),
 		Namespace:         session.Namespace,
-		Key:               toNullable(session.Key),
-		Owner:             toNullable(session.Owner),
-		Actor:             toNullable(session.Actor),
-		AutomationProfile: toNullable(session.AutomationProfile),
+		Key:               convert.Nullable(session.Key),
+		Owner:             convert.Nullable(session.Owner),
+		Actor:             convert.Nullable(session.Actor),
+		AutomationProfile: convert.Nullable(session.AutomationProfile),
 		Metadata:          string(session.Metadata),
 		InputTokens:       session.Usage.InputTokens,
 		OutputTokens:      session.Usage.OutputTokens,
@@ -171,7 +172,7 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 	var kept bool
 	created, err := conn.After(ctx, q,
 		func(q db.DBTX) (err error) {
-			kept, err = queries.ForkLeft(ctx, q, toUUID(session.ID))
+			kept, err = queries.ForkLeft(ctx, q, convert.UUID(session.ID))
 			return err
 		},
 		func(q db.DBTX) (int64, error) { return queries.SessionImport(ctx, q, params) })
@@ -181,7 +182,7 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 	case created > 0 && kept: // of one that was deleted
 		return &conn.Answer{Err: rules.ImportForked(session.ID)}
 	case created > 0 && restore && first > 0: // a fork
-		return queries.ForkYield(ctx, q, db.ForkYieldParams{Other: toUUID(repo.NewID()), SessionID: toUUID(session.ID)})
+		return queries.ForkYield(ctx, q, db.ForkYieldParams{Other: convert.UUID(repo.NewID()), SessionID: convert.UUID(session.ID)})
 	case created > 0:
 		return nil
 	}
@@ -197,7 +198,7 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 	if restore {
 		otherThan = &session.Namespace
 	}
-	switch deleted, err := queries.SessionWasDeleted(ctx, q, db.SessionWasDeletedParams{ID: toUUID(session.ID), OtherThan: otherThan}); {
+	switch deleted, err := queries.SessionWasDeleted(ctx, q, db.SessionWasDeletedParams{ID: convert.UUID(session.ID), OtherThan: otherThan}); {
 	case err != nil:
 		return err
 	case deleted:
@@ -209,19 +210,19 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 // importMessages stores the reader's messages and returns the next sequence. Those that a fork has of others are stored as what a
 // session that was deleted has left.
 func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *export.Reader) (int64, error) {
-	base, other := reader.History().Base, toUUID(repo.NewID())
+	base, other := reader.History().Base, convert.UUID(repo.NewID())
 	if base > 0 {
-		fork := db.ForkInsertParams{SessionID: toUUID(sessionID), ParentID: other, Base: base, Depth: 1}
+		fork := db.ForkInsertParams{SessionID: convert.UUID(sessionID), ParentID: other, Base: base, Depth: 1}
 		if err := queries.ForkInsert(ctx, q, fork); err != nil {
 			return 0, err
 		}
-		if err := queries.ForkImport(ctx, q, db.ForkImportParams{SessionID: other, Importer: toUUID(sessionID)}); err != nil {
+		if err := queries.ForkImport(ctx, q, db.ForkImportParams{SessionID: other, Importer: convert.UUID(sessionID)}); err != nil {
 			return 0, err
 		}
 	}
 	count, branches := base, reader.History().Head != nil
 	for done := false; !done; {
-		var chunk columns
+		var chunk convert.Messages
 		for bytes := 0; len(chunk.Ids) < importChunk && bytes < importChunkBytes; {
 			message, err := reader.Next()
 			if done = errors.Is(err, io.EOF); done {
@@ -232,10 +233,10 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 			}
 			owner := other
 			if message.Sequence >= base {
-				owner, count = toUUID(sessionID), count+1
+				owner, count = convert.UUID(sessionID), count+1
 			}
 			if message.Follows != message.Sequence-1 {
-				chunk.follow(&message.Follows)
+				chunk.Follow(&message.Follows)
 				branches = branches || message.Sequence >= base
 			}
 			imported := repo.NewMessage{
@@ -243,7 +244,7 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 				Payload: message.Payload, Kind: message.Kind, CallID: message.CallID, OccurredAt: message.OccurredAt,
 				Tokens: message.Tokens, Counter: message.Counter,
 			}
-			chunk.add(owner, message.Sequence, message.CreatedAt, &imported)
+			chunk.Add(owner, message.Sequence, message.CreatedAt, &imported)
 			bytes += rules.MessageBytes(&imported)
 		}
 		if len(chunk.Ids) == 0 {
@@ -255,11 +256,11 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 			return conn.Whole(stored, len(chunk.Ids), err)
 		})
 		store.Add(func(q db.DBTX) error {
-			counted, err := queries.MessageCount(ctx, q, db.MessageCountParams{SessionID: toUUID(sessionID), NextSequence: count})
+			counted, err := queries.MessageCount(ctx, q, db.MessageCountParams{SessionID: convert.UUID(sessionID), NextSequence: count})
 			return conn.Whole(counted, 1, err)
 		})
 		err := store.Send(ctx, q)
-		if conn.Violates(err, uniqueMessageID) {
+		if conn.Violates(err, convert.UniqueMessageID) {
 			return 0, &conn.Answer{Err: rules.MessageTwice()}
 		}
 		if err != nil {
@@ -267,7 +268,7 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 		}
 	}
 	if branches {
-		if err := queries.BranchImport(ctx, q, db.BranchImportParams{SessionID: toUUID(sessionID), Follows: reader.History().Head}); err != nil {
+		if err := queries.BranchImport(ctx, q, db.BranchImportParams{SessionID: convert.UUID(sessionID), Follows: reader.History().Head}); err != nil {
 			return 0, err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
 )
 
@@ -144,7 +145,7 @@ func endAtGap(found *follow.Found[repo.Message], from int64) {
 // return for each, and bytes for all.
 func newsParams(positions []follow.Position[repo.ID]) (ids []pgtype.UUID, froms []int64, rows int32, bytes int64) {
 	for _, p := range positions {
-		ids, froms = append(ids, toUUID(p.Key)), append(froms, p.From)
+		ids, froms = append(ids, convert.UUID(p.Key)), append(froms, p.From)
 	}
 	return ids, froms, int32(min(maxNewsRows/len(positions), maxSessionRows)), int64(min(maxNewsBytes, maxSessionBytes*len(positions)))
 }
@@ -154,11 +155,11 @@ func (l *live) moved(ctx context.Context, known []news) (moved []news, err error
 	var ids []pgtype.UUID
 	var nexts []int64
 	for _, k := range known {
-		ids, nexts = append(ids, toUUID(k.Key)), append(nexts, k.Next)
+		ids, nexts = append(ids, convert.UUID(k.Key)), append(nexts, k.Next)
 	}
 	err = l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
 		rows, err := queries.SessionListMoved(ctx, q, db.SessionListMovedParams{SessionIds: ids, NextSequences: nexts})
-		moved = each(rows, func(r db.SessionListMovedRow) news { return news{Key: r.SessionID.Bytes, Next: r.NextSequence} })
+		moved = convert.Each(rows, func(r db.SessionListMovedRow) news { return news{Key: r.SessionID.Bytes, Next: r.NextSequence} })
 		return err
 	})
 	return moved, err
@@ -204,8 +205,8 @@ func (s *newsScanner) scan(rows pgx.Rows) (pgx.Rows, error) {
 			found.Next = *next
 		}
 		if rows.RawValues()[sequence] != nil {
-			row.SessionID = toUUID(s.positions[place-1].Key)
-			message := messageOf(row)
+			row.SessionID = convert.UUID(s.positions[place-1].Key)
+			message := convert.Message(row)
 			message.Role, message.OccurredAt = role.Role, occurredAt.Time
 			found.Items = append(found.Items, message)
 		}

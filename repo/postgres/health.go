@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 // Health says what this process does, and what makes writes slower that wait for nobody: row versions
@@ -62,14 +63,14 @@ func (s *Store) Health(ctx context.Context) (Health, error) {
 	}
 	return Health{
 		Stats: s.Stats(),
-		Holders: each(holders, func(row db.HealthHoldersRow) Holder {
+		Holders: convert.Each(holders, func(row db.HealthHoldersRow) Holder {
 			h := Holder{Kind: row.Kind, Name: row.Name, PID: int(row.Pid), Age: row.Age}
 			if row.Since != nil {
 				h.Since = row.Since.UTC()
 			}
 			return h
 		}),
-		Tables: each(tables, func(row db.HealthTablesRow) TableHealth {
+		Tables: convert.Each(tables, func(row db.HealthTablesRow) TableHealth {
 			return TableHealth{Name: row.Name, Live: row.Live, Dead: row.Dead, VacuumedAt: row.VacuumedAt.UTC()}
 		}),
 	}, nil

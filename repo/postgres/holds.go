@@ -7,13 +7,14 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 func (s *sessions) Hold(ctx context.Context, hold repo.LegalHold) error {
 	if err := s.checkSession(ctx, hold.SessionID, rules.CheckLegalHold(s.view, hold, false)); err != nil {
 		return err
 	}
-	params := db.HoldInsertParams{Namespace: hold.Namespace, Owner: hold.Owner, SessionID: toUUID(hold.SessionID), Reason: hold.Reason}
+	params := db.HoldInsertParams{Namespace: hold.Namespace, Owner: hold.Owner, SessionID: convert.UUID(hold.SessionID), Reason: hold.Reason}
 	return s.exec.noted(s.exec.atomically(ctx, func(q db.DBTX) error {
 		inserted, err := conn.After(ctx, q,
 			func(q db.DBTX) error { return queries.HoldChange(ctx, q) },
@@ -24,7 +25,7 @@ func (s *sessions) Hold(ctx context.Context, hold repo.LegalHold) error {
 		if exists, err := queries.SessionExists(ctx, q, params.SessionID); err != nil || exists {
 			return err
 		}
-		return &conn.Answer{Err: sessionNotFound(hold.SessionID)}
+		return &conn.Answer{Err: convert.SessionNotFound(hold.SessionID)}
 	}))
 }
 
@@ -33,7 +34,7 @@ func (s *sessions) Release(ctx context.Context, hold repo.LegalHold) error {
 		return err
 	}
 	return s.exec.write(ctx, func(q db.DBTX) error {
-		return queries.HoldDelete(ctx, q, db.HoldDeleteParams{Namespace: hold.Namespace, Owner: hold.Owner, SessionID: toUUID(hold.SessionID)})
+		return queries.HoldDelete(ctx, q, db.HoldDeleteParams{Namespace: hold.Namespace, Owner: hold.Owner, SessionID: convert.UUID(hold.SessionID)})
 	})
 }
 
@@ -41,8 +42,8 @@ func (s *sessions) Holds(ctx context.Context, page repo.Page) (repo.List[repo.Le
 	list, err := rules.HoldList(s.view, page)
 	return listed(s.exec.read, list, err, func(by way) ([]db.SessionHold, error) {
 		return run(ctx, by, queries.HoldList, db.HoldListParams{
-			AfterNamespace: list.After.Namespace, AfterOwner: list.After.Owner, AfterSessionID: toUUID(list.After.SessionID),
-			View: toNullable(s.view), MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
+			AfterNamespace: list.After.Namespace, AfterOwner: list.After.Owner, AfterSessionID: convert.UUID(list.After.SessionID),
+			View: convert.Nullable(s.view), MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
 		})
 	}, func(row db.SessionHold) (repo.LegalHold, error) {
 		return repo.LegalHold{SessionID: row.SessionID.Bytes, Namespace: row.Namespace, Owner: row.Owner, Reason: row.Reason, CreatedAt: row.CreatedAt.UTC()}, nil

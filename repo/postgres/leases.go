@@ -14,13 +14,11 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 // leases implements repo.Leases.
 type leases struct{ base }
-
-// leaseNamespace is that of the leases of sessions and plans, and in a store that is no view of all.
-const leaseNamespace = repo.DefaultNamespace
 
 // in returns a key as what is shared by views knows it.
 func (l *leases) in(key repo.LeaseKey) repo.LeaseKey {
@@ -102,7 +100,7 @@ func (l *leases) openSlots(ctx context.Context, lease repo.NewLease) (open []rep
 			return nil, false, err
 		}
 		key = l.in(key)
-		held[key] = leaseOf(key, db.LeaseGetRow{Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt})
+		held[key] = convert.Lease(key, db.LeaseGetRow{Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt})
 	}
 	return rules.OpenSlots(lease, held)
 }
@@ -116,7 +114,7 @@ func (l *leases) acquire(ctx context.Context, lease repo.NewLease) (repo.Lease, 
 		if err != nil {
 			return err
 		}
-		found = leaseOf(lease.Key, row)
+		found = convert.Lease(lease.Key, row)
 		if found.Owner != lease.Owner {
 			return &conn.Answer{Err: errNotMoved} // in doubt if an earlier attempt may arrive late
 		}
@@ -163,7 +161,7 @@ func (l *leases) renew(ctx context.Context, lease repo.Lease, ttl time.Duration)
 	if err != nil {
 		return repo.Lease{}, conn.OrMissing(err, rules.LeaseLost(lease))
 	}
-	return leaseOf(lease.Key, db.LeaseGetRow(row)), nil
+	return convert.Lease(lease.Key, db.LeaseGetRow(row)), nil
 }
 
 func (l *leases) Release(ctx context.Context, lease repo.Lease) error {
@@ -184,8 +182,8 @@ func (l *leases) ReleaseAll(ctx context.Context, owner string) (int64, error) {
 	if err := rules.CheckLeaseOwner(owner); err != nil {
 		return 0, err
 	}
-	params := db.LeaseReleaseAllParams{Namespaces: []string{leaseNamespace}, Owner: owner, View: toNullable(l.view)}
-	if l.view != "" && l.view != leaseNamespace {
+	params := db.LeaseReleaseAllParams{Namespaces: []string{convert.LeaseNamespace}, Owner: owner, View: convert.Nullable(l.view)}
+	if l.view != "" && l.view != convert.LeaseNamespace {
 		params.Namespaces = append(params.Namespaces, l.view)
 	}
 	var freed []repo.LeaseKey
@@ -213,7 +211,7 @@ func (l *leases) release(ctx context.Context, by way, release func(q db.DBTX) (i
 		return err
 	})
 	if _, sweeps := l.exec.(*pooled); sweeps {
-		p.Add(func(q db.DBTX) error { return queries.LeaseSweep(ctx, q, cmp.Or(l.view, leaseNamespace)) })
+		p.Add(func(q db.DBTX) error { return queries.LeaseSweep(ctx, q, cmp.Or(l.view, convert.LeaseNamespace)) })
 	}
 	err = by(ctx, func(q db.DBTX) error { return p.Send(ctx, q) })
 	return released, err
@@ -222,9 +220,9 @@ func (l *leases) release(ctx context.Context, by way, release func(q db.DBTX) (i
 func (l *leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Page) (repo.List[repo.Lease], error) {
 	list, err := rules.LeaseList(l.view, filter, page)
 	params := db.LeaseListParams{
-		Namespace: leaseNamespace, AfterKind: list.After.Kind, AfterName: leaseName(list.After),
-		Owner: toNullable(filter.Owner), Kind: toNullable(filter.Kind),
-		HasExpired: hasExpired(filter), View: toNullable(l.view),
+		Namespace: convert.LeaseNamespace, AfterKind: list.After.Kind, AfterName: leaseName(list.After),
+		Owner: convert.Nullable(filter.Owner), Kind: convert.Nullable(filter.Kind),
+		HasExpired: hasExpired(filter), View: convert.Nullable(l.view),
 		MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
 	}
 	if filter.Name != "" {
@@ -238,7 +236,7 @@ func (l *leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Pa
 	read := func(by way) ([]db.LeaseListRow, error) { return l.list(ctx, by, params) }
 	return listed(l.exec.read, list, err, read, func(row db.LeaseListRow) (repo.Lease, error) {
 		key, err := leaseKey(row.Kind, row.Name)
-		lease := leaseOf(key, db.LeaseGetRow{Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt})
+		lease := convert.Lease(key, db.LeaseGetRow{Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt})
 		lease.Expired = row.Expired
 		if filter.Held || filter.Expired { // it was selected by an earlier reading of the clock
 			lease.Expired = filter.Expired
@@ -259,11 +257,11 @@ func (l *leases) list(ctx context.Context, by way, params db.LeaseListParams) (r
 	plan, session := repo.LeaseOfPlan, repo.LeaseOfSession
 	parts := []part{{l.view, params.Kind}}
 	switch {
-	case l.view == leaseNamespace:
+	case l.view == convert.LeaseNamespace:
 	case params.Kind == nil:
-		parts = append(parts, part{leaseNamespace, &plan}, part{leaseNamespace, &session})
+		parts = append(parts, part{convert.LeaseNamespace, &plan}, part{convert.LeaseNamespace, &session})
 	case namesID(*params.Kind):
-		parts[0].namespace = leaseNamespace
+		parts[0].namespace = convert.LeaseNamespace
 	}
 	for _, p := range parts {
 		params.Namespace, params.Kind = p.namespace, p.kind
@@ -315,9 +313,5 @@ func uuidText(name string) string {
 	if err != nil || id.String() != name {
 		return ""
 	}
-	return toUUID(id).String()
-}
-
-func leaseOf(key repo.LeaseKey, row db.LeaseGetRow) repo.Lease {
-	return repo.Lease{Key: key, Owner: row.Owner, Fence: row.Token, AcquiredAt: row.AcquiredAt.UTC(), ExpiresAt: row.ExpiresAt.UTC()}
+	return convert.UUID(id).String()
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/claim"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
 )
 
@@ -38,20 +40,20 @@ func (l *live) queued(namespaces ...string) {
 }
 
 // awaitPlans calls look until it finds something: see follow.Waiters.
-func (l *live) awaitPlans(ctx context.Context, stop <-chan struct{}, claim repo.Claim, look func() (bool, error)) error {
+func (l *live) awaitPlans(ctx context.Context, stop <-chan struct{}, asked repo.Claim, look func() (bool, error)) error {
 	defer l.listener.Use()() //nolint:contextcheck // its goroutine is not one of those who wait
-	about := make([][16]byte, len(claim.Namespaces))
-	for i, namespace := range claim.Namespaces {
+	about := make([][16]byte, len(asked.Namespaces))
+	for i, namespace := range asked.Namespaces {
 		about[i] = queueOf(namespace)
 	}
-	if claim.AllNamespaces {
+	if asked.AllNamespaces {
 		about = [][16]byte{anyQueue}
 	}
-	key, err := json.Marshal([]any{claim.Namespaces, claim.AllNamespaces, claim.Phases, claim.Actions})
+	key, err := json.Marshal([]any{asked.Namespaces, asked.AllNamespaces, asked.Phases, asked.Actions})
 	if err != nil {
 		return err
 	}
-	err = l.claims.Await(ctx, stop, string(key), claim, about, look)
+	err = l.claims.Await(ctx, stop, string(key), asked, about, look)
 	if errors.Is(err, follow.ErrClosed) {
 		return repo.ErrClosed
 	}
@@ -62,22 +64,22 @@ func (l *live) awaitPlans(ctx context.Context, stop <-chan struct{}, claim repo.
 func (l *live) claimable(ctx context.Context, claims []repo.Claim) ([]bool, error) {
 	var params db.PlanClaimableParams
 	var whose, anywhere []int // claims, by lane, and those of all namespaces
-	for i, claim := range claims {
-		lanes := lanesIn(claim, claim.Namespaces)
-		namespaces, phases, actions, priorities := laneColumns(lanes)
+	for i, asked := range claims {
+		lanes := claim.LanesIn(asked, asked.Namespaces)
+		namespaces, phases, actions, priorities := claim.LaneColumns(lanes)
 		params.Namespaces, params.Phases = append(params.Namespaces, namespaces...), append(params.Phases, phases...)
 		params.Actions, params.Priorities = append(params.Actions, actions...), append(params.Priorities, priorities...)
 		for range lanes {
 			whose = append(whose, i)
 		}
-		if claim.AllNamespaces {
+		if asked.AllNamespaces {
 			anywhere = append(anywhere, i)
 		}
 	}
 	some := make([]bool, len(claims))
 	err := l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
 		for _, i := range anywhere {
-			namespaces, others, _, err := lanesAnywhere(ctx, q, claims[i], "", 1)
+			namespaces, others, _, err := claim.LanesAnywhere(ctx, q, claims[i], "", 1)
 			if some[i] = len(namespaces)+len(others) > 0; err != nil {
 				return err
 			}
@@ -85,7 +87,7 @@ func (l *live) claimable(ctx context.Context, claims []repo.Claim) ([]bool, erro
 		places, err := queries.PlanClaimable(ctx, q, params)
 		soon := time.Duration(-1)
 		for _, row := range places {
-			switch wait := fromMicros(row.WaitMicros); {
+			switch wait := convert.FromMicros(row.WaitMicros); {
 			case wait == 0:
 				some[whose[row.Place-1]] = true
 			case soon < 0 || wait < soon:

@@ -9,13 +9,14 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 func (s *sessions) Message(ctx context.Context, sessionID, id repo.ID) (repo.Message, error) {
 	if err := s.checkSession(ctx, sessionID, nil); err != nil {
 		return repo.Message{}, err
 	}
-	row, err := run(ctx, s.exec.read, queries.MessageGet, db.MessageGetParams{SessionID: toUUID(sessionID), ID: toUUID(id)})
+	row, err := run(ctx, s.exec.read, queries.MessageGet, db.MessageGetParams{SessionID: convert.UUID(sessionID), ID: convert.UUID(id)})
 	if conn.IsNoRows(err) {
 		if err := s.mustExist(ctx, sessionID); err != nil {
 			return repo.Message{}, err
@@ -25,7 +26,7 @@ func (s *sessions) Message(ctx context.Context, sessionID, id repo.ID) (repo.Mes
 	if err != nil {
 		return repo.Message{}, err
 	}
-	message := messageOf(row)
+	message := convert.Message(row)
 	message.SessionID = sessionID // also of what a fork has of others
 	return message, nil
 }
@@ -61,12 +62,12 @@ func (s *sessions) transcript(ctx context.Context, sessionID repo.ID, page []rep
 
 // look reports whether a session has branches, or is a fork, and its first sequence.
 func (s *sessions) look(ctx context.Context, sessionID repo.ID) (branched bool, base int64, err error) {
-	row, err := run(ctx, s.exec.read, queries.SessionLook, toUUID(sessionID))
+	row, err := run(ctx, s.exec.read, queries.SessionLook, convert.UUID(sessionID))
 	switch {
 	case err != nil:
 		return false, 0, err
 	case !row.Found:
-		return false, 0, s.exec.noted(sessionNotFound(sessionID))
+		return false, 0, s.exec.noted(convert.SessionNotFound(sessionID))
 	case row.Branched:
 		s.exec.branch(sessionID)
 	}
@@ -105,12 +106,12 @@ func (s *sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before
 	}
 	page, err := s.transcript(ctx, sessionID, newPage(limit), func(q db.DBTX) error {
 		_, err := queries.MessageListBefore(ctx, q, db.MessageListBeforeParams{
-			SessionID: toUUID(sessionID), BeforeSequence: before, MaxRows: int32(limit),
+			SessionID: convert.UUID(sessionID), BeforeSequence: before, MaxRows: int32(limit),
 		})
 		return err
 	}, func(q db.DBTX) error {
 		_, err := queries.MessageListPathBefore(ctx, q, db.MessageListPathBeforeParams{
-			SessionID: toUUID(sessionID), BeforeSequence: before, MaxRows: int64(limit),
+			SessionID: convert.UUID(sessionID), BeforeSequence: before, MaxRows: int64(limit),
 		})
 		return err
 	})
@@ -140,16 +141,16 @@ func (s *sessions) MessagesOfCall(ctx context.Context, sessionID repo.ID, callID
 	}
 	return s.list(ctx, sessionID, nil, func(q db.DBTX) error {
 		_, err := queries.MessageListByCall(ctx, q, db.MessageListByCallParams{
-			SessionID: toUUID(sessionID), CallID: callID, MaxRows: repo.MaxPageSize,
+			SessionID: convert.UUID(sessionID), CallID: callID, MaxRows: repo.MaxPageSize,
 		})
 		return err
 	})
 }
 
 func (s *sessions) mustExist(ctx context.Context, sessionID repo.ID) error {
-	exists, err := run(ctx, s.exec.read, queries.SessionExists, toUUID(sessionID))
+	exists, err := run(ctx, s.exec.read, queries.SessionExists, convert.UUID(sessionID))
 	if err == nil && !exists {
-		err = s.exec.noted(sessionNotFound(sessionID))
+		err = s.exec.noted(convert.SessionNotFound(sessionID))
 	}
 	return err
 }
@@ -221,7 +222,7 @@ func (s *sessions) inherited(ctx context.Context, sessionID repo.ID, base, from 
 	return streamed(from, func(next int64, limit int, chunk []repo.Message) ([]repo.Message, error) {
 		return s.list(ctx, sessionID, chunk, func(q db.DBTX) error {
 			_, err := queries.MessageListPath(ctx, q, db.MessageListPathParams{
-				SessionID: toUUID(sessionID), At: &at, FromSequence: next, MaxRows: int64(limit),
+				SessionID: convert.UUID(sessionID), At: &at, FromSequence: next, MaxRows: int64(limit),
 			})
 			return err
 		})
@@ -268,12 +269,12 @@ func (s *sessions) chunk(ctx context.Context, sessionID repo.ID, from int64, lim
 	}
 	page, err := s.transcript(ctx, sessionID, page, func(q db.DBTX) error {
 		_, err := queries.MessageListFrom(ctx, q, db.MessageListFromParams{
-			SessionID: toUUID(sessionID), FromSequence: from, MaxRows: int32(limit),
+			SessionID: convert.UUID(sessionID), FromSequence: from, MaxRows: int32(limit),
 		})
 		return err
 	}, func(q db.DBTX) error {
 		_, err := queries.MessageListPath(ctx, q, db.MessageListPathParams{
-			SessionID: toUUID(sessionID), FromSequence: from, MaxRows: int64(limit),
+			SessionID: convert.UUID(sessionID), FromSequence: from, MaxRows: int64(limit),
 		})
 		return err
 	})
@@ -293,7 +294,7 @@ func (s *sessions) chunk(ctx context.Context, sessionID repo.ID, from int64, lim
 func (s *sessions) own(ctx context.Context, sessionID repo.ID, from int64, limit int, page []repo.Message) ([]repo.Message, error) {
 	page, err := s.list(ctx, sessionID, page, func(q db.DBTX) error {
 		_, err := queries.MessageListOwn(ctx, q, db.MessageListOwnParams{
-			SessionID: toUUID(sessionID), FromSequence: from, MaxRows: int32(limit),
+			SessionID: convert.UUID(sessionID), FromSequence: from, MaxRows: int32(limit),
 		})
 		return err
 	})

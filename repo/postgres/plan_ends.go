@@ -11,6 +11,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 // Delete locks the plan's tree first, so that no plan is added to it meanwhile.
@@ -21,11 +22,11 @@ func (p *plans) Delete(ctx context.Context, id repo.ID, conditions ...repo.Delet
 	}
 	err = p.exec.atomically(ctx, func(q db.DBTX) error {
 		root, err := conn.After(ctx, q, func(q db.DBTX) error { return queries.HoldGate(ctx, q) },
-			func(q db.DBTX) (pgtype.UUID, error) { return queries.PlanLockTree(ctx, q, toUUID(id)) })
+			func(q db.DBTX) (pgtype.UUID, error) { return queries.PlanLockTree(ctx, q, convert.UUID(id)) })
 		if err != nil {
 			return err
 		}
-		params := db.PlanDeleteParams{ID: toUUID(id), RootID: root, IdleSince: unlessZero(only.IdleSince)}
+		params := db.PlanDeleteParams{ID: convert.UUID(id), RootID: root, IdleSince: convert.UnlessZero(only.IdleSince)}
 		row, err := queries.PlanDelete(ctx, q, params)
 		var unfit error
 		if row.Version > 0 { // otherwise there is no such plan
@@ -74,7 +75,7 @@ func sweepPlans(ctx context.Context, q db.DBTX, limit int) (swept int, queued []
 	}
 	p.Add(func(q db.DBTX) error {
 		row, err := queries.PlanExpire(ctx, q, db.PlanExpireParams{
-			MaxRows: int32(limit), LeaseNamespace: leaseNamespace, GraceSeconds: limits.ExpiredGrace.Seconds(),
+			MaxRows: int32(limit), LeaseNamespace: convert.LeaseNamespace, GraceSeconds: limits.ExpiredGrace.Seconds(),
 		})
 		swept, queued = int(row.Ended), row.Queued
 		return err

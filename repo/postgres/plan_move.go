@@ -11,6 +11,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 // Transition reads the plan, applies the rules of the lifecycle, and moves the plan if
@@ -59,7 +60,7 @@ func (p *plans) moveAlone(ctx context.Context, id repo.ID, transition repo.Trans
 		return repo.Plan{}, cmp.Or(p.admit(ctx, id, cause.Fence), err)
 	}
 	if !moves {
-		return stored, p.exec.sees(ctx, func(q db.DBTX) error { return queries.PlanHold(ctx, q, toUUID(id)) })
+		return stored, p.exec.sees(ctx, func(q db.DBTX) error { return queries.PlanHold(ctx, q, convert.UUID(id)) })
 	}
 	params := transitionParams(stored, moved, transition, cause)
 	row, err := p.move(ctx, stored, transition, params)
@@ -80,28 +81,28 @@ func (p *plans) moveAlone(ctx context.Context, id repo.ID, transition repo.Trans
 // afterMove sets what the database decides.
 func afterMove(moved *repo.Plan, row db.PlanTransitionRow) {
 	moved.UpdatedAt = row.UpdatedAt.UTC()
-	moved.NotBefore = fromTime(row.NotBefore)
+	moved.NotBefore = convert.FromTime(row.NotBefore)
 	moved.Moved = true
-	moved.LastCompletedStep, moved.LastCheckpointID = row.LastCompletedStep, fromNullable(row.LastCheckpointID)
+	moved.LastCompletedStep, moved.LastCheckpointID = row.LastCompletedStep, convert.FromNullable(row.LastCheckpointID)
 }
 
 func transitionParams(stored, moved repo.Plan, transition repo.Transition, cause repo.Cause) db.PlanTransitionParams {
 	return db.PlanTransitionParams{
-		ID:             toUUID(stored.ID),
+		ID:             convert.UUID(stored.ID),
 		FromPhase:      string(stored.Phase),
 		FromState:      string(stored.State),
 		Version:        stored.Version,
 		ToPhase:        string(moved.Phase),
 		ToState:        string(moved.State),
 		Transition:     string(transition),
-		ErrorMessage:   toNullable(moved.ErrorMessage),
-		ErrorDetails:   toText(moved.ErrorDetails),
+		ErrorMessage:   convert.Nullable(moved.ErrorMessage),
+		ErrorDetails:   convert.JSONText(moved.ErrorDetails),
 		ReversionCount: int32(moved.ReversionCount),
 		Attempt:        int32(moved.Attempt),
 		DelayMicros:    rules.DelayOf(moved, transition, cause).Microseconds(),
-		Deadline:       toTime(moved.Deadline),
-		Actor:          toNullable(cause.Actor),
-		Reason:         toNullable(cause.Reason),
+		Deadline:       convert.ToTime(moved.Deadline),
+		Actor:          convert.Nullable(cause.Actor),
+		Reason:         convert.Nullable(cause.Reason),
 		EventType:      rules.Event(transition, moved.Stage),
 		Details:        string(rules.Details(transition, stored.Stage, moved.Stage, moved.Version)),
 		Fence:          cause.Fence,
@@ -126,7 +127,7 @@ func (p *plans) moveBelowLive(
 	ctx context.Context, stored repo.Plan, transition repo.Transition, params db.PlanTransitionParams,
 ) (row db.PlanTransitionRow, err error) {
 	err = p.exec.atomically(ctx, func(q db.DBTX) error {
-		if _, err := queries.PlanLockTree(ctx, q, toUUID(stored.ID)); err != nil {
+		if _, err := queries.PlanLockTree(ctx, q, convert.UUID(stored.ID)); err != nil {
 			return err
 		}
 		parent, err := getPlan(ctx, q, stored.ParentID)
@@ -160,7 +161,7 @@ func (p *plans) cancel(ctx context.Context, id repo.ID, cause repo.Cause) (repo.
 	var after repo.Plan
 	var cancelled []pgtype.UUID
 	err := p.exec.atomically(ctx, func(q db.DBTX) error {
-		root, err := queries.PlanLockTree(ctx, q, toUUID(id))
+		root, err := queries.PlanLockTree(ctx, q, convert.UUID(id))
 		if err != nil {
 			return err
 		}
@@ -175,12 +176,12 @@ func (p *plans) cancel(ctx context.Context, id repo.ID, cause repo.Cause) (repo.
 			return &conn.Answer{Err: err}
 		}
 		cancelled, err = queries.PlanCancel(ctx, q, db.PlanCancelParams{
-			ID:        toUUID(id),
+			ID:        convert.UUID(id),
 			RootID:    root,
 			FromPhase: string(stored.Phase),
 			FromState: string(stored.State),
 			Version:   stored.Version,
-			Actor:     toNullable(cause.Actor),
+			Actor:     convert.Nullable(cause.Actor),
 			Reason:    cause.Reason,
 		})
 		if err != nil {
@@ -208,11 +209,11 @@ func (p *plans) cancel(ctx context.Context, id repo.ID, cause repo.Cause) (repo.
 }
 
 func getPlan(ctx context.Context, q db.DBTX, id repo.ID) (repo.Plan, error) {
-	row, err := queries.PlanGet(ctx, q, toUUID(id))
+	row, err := queries.PlanGet(ctx, q, convert.UUID(id))
 	if err != nil {
 		return repo.Plan{}, err
 	}
-	return planOf(row)
+	return convert.Plan(row)
 }
 
 func (p *plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress) (repo.Plan, error) {
@@ -229,7 +230,7 @@ func (p *plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress
 	if err != nil {
 		return repo.Plan{}, err
 	}
-	return planOf(progressed(row))
+	return convert.Plan(progressed(row))
 }
 
 // progress returns errNotMoved if the plan is not processing, or if the token is not the
@@ -237,10 +238,10 @@ func (p *plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress
 func (p *plans) progress(ctx context.Context, id repo.ID, progress repo.Progress) (row db.PlanProgressRow, err error) {
 	err = p.exec.writeByID(ctx, func(q db.DBTX) (err error) {
 		row, err = queries.PlanProgress(ctx, q, db.PlanProgressParams{
-			ID:            toUUID(id),
+			ID:            convert.UUID(id),
 			CompletedStep: progress.CompletedStep,
 			SetCheckpoint: progress.CheckpointID != nil,
-			CheckpointID:  optional(progress.CheckpointID),
+			CheckpointID:  convert.Optional(progress.CheckpointID),
 			Fence:         progress.Fence,
 		})
 		if conn.IsNoRows(err) {

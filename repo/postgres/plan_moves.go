@@ -10,6 +10,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
 )
 
@@ -118,7 +119,7 @@ func (g *moves) send(ctx context.Context, q db.DBTX, tasks []*moveTask) (answer 
 func decideMoves(ctx context.Context, q db.DBTX, tasks []*moveTask) (moves []*moveTask, err error) {
 	ids := make([]pgtype.UUID, len(tasks))
 	for i, t := range tasks {
-		ids[i] = toUUID(t.Item.id)
+		ids[i] = convert.UUID(t.Item.id)
 	}
 	rows, err := queries.PlanGetMany(ctx, q, ids)
 	if err != nil {
@@ -126,7 +127,7 @@ func decideMoves(ctx context.Context, q db.DBTX, tasks []*moveTask) (moves []*mo
 	}
 	plans := make(map[repo.ID][]repo.Plan, len(rows)) // one for each who asked for it: they share no memory
 	for _, row := range rows {
-		plan, err := planOf(row)
+		plan, err := convert.Plan(row)
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +185,7 @@ func transitionManyParams(tasks []*moveTask) (params db.PlanTransitionManyParams
 		params.ReversionCounts = append(params.ReversionCounts, p.ReversionCount)
 		params.Attempts = append(params.Attempts, p.Attempt)
 		params.DelaysMicros = append(params.DelaysMicros, p.DelayMicros)
-		params.Deadlines = append(params.Deadlines, rules.Until(fromTime(p.Deadline)))
+		params.Deadlines = append(params.Deadlines, rules.Until(convert.FromTime(p.Deadline)))
 		params.Actors = append(params.Actors, text(p.Actor))
 		params.Reasons = append(params.Reasons, text(p.Reason))
 		params.EventTypes = append(params.EventTypes, p.EventType)

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 // maxUses bounds the attempts of a use. An attempt is repeated if the action changed
@@ -69,12 +70,12 @@ func (p *plans) used(ctx context.Context, id repo.ID, name repo.ActionName, use 
 		namespace = parent.Namespace
 	}
 	row, err := run(ctx, p.exec.read, queries.PlanGetByKey, db.PlanGetByKeyParams{
-		SessionID: toOptionalUUID(use.SessionID), Namespace: namespace, Key: use.Key,
+		SessionID: convert.OptionalUUID(use.SessionID), Namespace: namespace, Key: use.Key,
 	})
 	if err != nil {
 		return repo.Plan{}, conn.OrMissing(err, planNotFound(id))
 	}
-	return planOf(row)
+	return convert.Plan(row)
 }
 
 func (p *plans) existing(ctx context.Context, name repo.ActionName, use repo.UseAction, stored repo.Plan) (repo.Plan, error) {
@@ -106,11 +107,11 @@ func (p *plans) use(ctx context.Context, id repo.ID, name repo.ActionName, use r
 		return repo.Plan{}, err
 	}
 	create := func(q db.DBTX) error {
-		created, err := queries.PlanCreate(ctx, q, planParams(plan, action, use))
+		created, err := queries.PlanCreate(ctx, q, convert.PlanParams(plan, action, use))
 		if conn.IsNoRows(err) {
 			return &conn.Answer{Err: errUseAgain}
 		}
-		afterUse(&plan, created, action)
+		convert.AfterUse(&plan, created, action)
 		return err
 	}
 	if plan.ParentID.IsZero() {
@@ -123,8 +124,8 @@ func (p *plans) use(ctx context.Context, id repo.ID, name repo.ActionName, use r
 			return create(q)
 		})
 	}
-	if conn.Violates(err, linkSession) { // the session was deleted meanwhile
-		return repo.Plan{}, p.exec.noted(sessionNotFound(use.SessionID))
+	if conn.Violates(err, convert.LinkSession) { // the session was deleted meanwhile
+		return repo.Plan{}, p.exec.noted(convert.SessionNotFound(use.SessionID))
 	}
 	if err != nil {
 		return repo.Plan{}, err
@@ -135,14 +136,9 @@ func (p *plans) use(ctx context.Context, id repo.ID, name repo.ActionName, use r
 }
 
 // afterUse sets what the database decides.
-func afterUse(plan *repo.Plan, created db.PlanCreateRow, action repo.Action) {
-	plan.CreatedAt, plan.UpdatedAt = created.CreatedAt.UTC(), created.UpdatedAt.UTC()
-	plan.Deadline = rules.DeadlineOf(*plan, action.MaxAge)
-}
-
 // underParent locks the parent's tree, and puts the plan into it.
 func underParent(ctx context.Context, q db.DBTX, plan *repo.Plan) error {
-	if _, err := queries.PlanLockTree(ctx, q, toUUID(plan.ParentID)); err != nil {
+	if _, err := queries.PlanLockTree(ctx, q, convert.UUID(plan.ParentID)); err != nil {
 		if conn.IsNoRows(err) {
 			return &conn.Answer{Err: planNotFound(plan.ParentID)}
 		}
@@ -152,7 +148,7 @@ func underParent(ctx context.Context, q db.DBTX, plan *repo.Plan) error {
 	if err != nil {
 		return err
 	}
-	children, err := queries.PlanCountChildren(ctx, q, db.PlanCountChildrenParams{ParentID: toUUID(plan.ParentID), MaxRows: limits.MaxChildPlans})
+	children, err := queries.PlanCountChildren(ctx, q, db.PlanCountChildrenParams{ParentID: convert.UUID(plan.ParentID), MaxRows: limits.MaxChildPlans})
 	if err != nil {
 		return err
 	}
@@ -160,61 +156,4 @@ func underParent(ctx context.Context, q db.DBTX, plan *repo.Plan) error {
 		return &conn.Answer{Err: err}
 	}
 	return nil
-}
-
-func planParams(plan repo.Plan, action repo.Action, use repo.UseAction) db.PlanCreateParams {
-	maxAge := action.MaxAge
-	if rules.DeadlineOf(plan, maxAge).IsZero() {
-		maxAge = 0
-	}
-	params := db.PlanCreateParams{
-		ActionName:              plan.Action.String(),
-		ActionVersion:           action.Version,
-		ID:                      toUUID(plan.ID),
-		Name:                    toNullable(plan.Name),
-		Namespace:               plan.Namespace,
-		Key:                     toNullable(plan.Key),
-		ParentID:                toOptionalUUID(plan.ParentID),
-		RootID:                  toUUID(plan.RootID),
-		Depth:                   int32(plan.Depth),
-		Attempt:                 int32(plan.Attempt),
-		MaxAttempts:             int32(plan.MaxAttempts),
-		Priority:                int16(plan.Priority),
-		NotBefore:               toTime(plan.NotBefore),
-		MaxAgeMicros:            maxAge.Microseconds(),
-		KeepMicros:              plan.Keep.Microseconds(),
-		Phases:                  toPhases(plan.Phases),
-		Description:             plan.Description,
-		DefinitionOfDone:        plan.DefinitionOfDone,
-		Phase:                   string(plan.Phase),
-		State:                   string(plan.State),
-		AutomationProfile:       toNullable(plan.AutomationProfile),
-		AutomationProfileSource: toNullable(plan.AutomationProfileSource),
-		AutomationSnapshot:      string(plan.AutomationSnapshot),
-		Trace:                   toNullable(plan.Trace),
-		SessionID:               toOptionalUUID(use.SessionID),
-		Projects:                []string{},
-		ProjectAliases:          []string{},
-		ProjectReadOnlys:        []bool{},
-		ArgumentNames:           []string{},
-		ArgumentValues:          []string{},
-		Invariants:              []string{},
-		InvariantSources:        []string{},
-		Actor:                   toNullable(use.Actor),
-		Details:                 string(rules.UseDetails(plan.Action)),
-	}
-	for _, link := range plan.Projects {
-		params.Projects = append(params.Projects, link.Project)
-		params.ProjectAliases = append(params.ProjectAliases, link.Alias)
-		params.ProjectReadOnlys = append(params.ProjectReadOnlys, link.ReadOnly)
-	}
-	for _, value := range plan.Arguments {
-		params.ArgumentNames = append(params.ArgumentNames, value.Name)
-		params.ArgumentValues = append(params.ArgumentValues, string(value.Value))
-	}
-	for _, invariant := range plan.Invariants {
-		params.Invariants = append(params.Invariants, invariant.Text)
-		params.InvariantSources = append(params.InvariantSources, invariant.Source)
-	}
-	return params
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 // plans implements repo.Plans. Use is in plan_use.go; the transitions and progress are
@@ -33,7 +34,7 @@ func (p *plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page
 	list, err := rules.PlanList(p.view, filter, page)
 	return listed(p.exec.read, list, err, func(by way) ([]db.Plan, error) {
 		return p.list(ctx, by, list.Filter, list.After, int32(list.Limit+1)) // one extra row tells whether there is a next page
-	}, planOf)
+	}, convert.Plan)
 }
 
 // list chooses the query with the most selective index.
@@ -41,28 +42,28 @@ func (p *plans) list(ctx context.Context, by way, filter repo.PlanFilter, after 
 	switch {
 	case !filter.SessionID.IsZero():
 		return run(ctx, by, queries.PlanListBySession, db.PlanListBySessionParams{
-			SessionID: toUUID(filter.SessionID), AfterID: toUUID(after), MaxRows: maxRows,
+			SessionID: convert.UUID(filter.SessionID), AfterID: convert.UUID(after), MaxRows: maxRows,
 			Namespace: filter.Namespace, Phase: string(filter.Phase), State: string(filter.State),
 		})
 	case filter.Project != "":
 		return run(ctx, by, queries.PlanListByProject, db.PlanListByProjectParams{
-			Project: filter.Project, AfterID: toUUID(after), MaxRows: maxRows,
+			Project: filter.Project, AfterID: convert.UUID(after), MaxRows: maxRows,
 			Namespace: filter.Namespace, Phase: string(filter.Phase), State: string(filter.State),
 		})
 	case filter.Action != "" && filter.Namespace == "":
 		phases, states := stagesOf(filter)
 		return run(ctx, by, queries.PlanListByAction, db.PlanListByActionParams{
-			Phases: phases, States: states, ActionName: filter.Action, AfterID: toUUID(after), MaxRows: maxRows,
+			Phases: phases, States: states, ActionName: filter.Action, AfterID: convert.UUID(after), MaxRows: maxRows,
 		})
 	case !filter.ParentID.IsZero() || filter.Phase == "" && filter.State == "" && filter.Action == "":
 		return run(ctx, filtered(by), queries.PlanList, db.PlanListParams{
-			AfterID: toUUID(after), MaxRows: maxRows, ParentID: toOptionalUUID(filter.ParentID),
-			Namespace: toNullable(filter.Namespace), Phase: toNullable(string(filter.Phase)), State: toNullable(string(filter.State)),
+			AfterID: convert.UUID(after), MaxRows: maxRows, ParentID: convert.OptionalUUID(filter.ParentID),
+			Namespace: convert.Nullable(filter.Namespace), Phase: convert.Nullable(string(filter.Phase)), State: convert.Nullable(string(filter.State)),
 		})
 	}
 	phases, states := stagesOf(filter)
 	return run(ctx, by, queries.PlanListByStage, db.PlanListByStageParams{
-		Phases: phases, States: states, Namespace: filter.Namespace, AfterID: toUUID(after), MaxRows: maxRows, ActionName: filter.Action,
+		Phases: phases, States: states, Namespace: filter.Namespace, AfterID: convert.UUID(after), MaxRows: maxRows, ActionName: filter.Action,
 	})
 }
 
@@ -100,7 +101,7 @@ func (p *plans) History(ctx context.Context, id repo.ID, from int64, limit int) 
 		return nil, err
 	}
 	rows, err := run(ctx, p.exec.read, queries.PlanHistory, db.PlanHistoryParams{
-		PlanID: toUUID(id), FromVersion: from, MaxRows: int32(limit),
+		PlanID: convert.UUID(id), FromVersion: from, MaxRows: int32(limit),
 	})
 	if err != nil {
 		return nil, err
@@ -110,11 +111,11 @@ func (p *plans) History(ctx context.Context, id repo.ID, from int64, limit int) 
 			return nil, err
 		}
 	}
-	return each(rows, eventOf), nil
+	return convert.Each(rows, convert.Event), nil
 }
 
 func (p *plans) exists(ctx context.Context, id repo.ID) error {
-	exists, err := run(ctx, p.exec.read, queries.PlanExists, toUUID(id))
+	exists, err := run(ctx, p.exec.read, queries.PlanExists, convert.UUID(id))
 	if err == nil && !exists {
 		return planNotFound(id)
 	}
@@ -126,11 +127,11 @@ func (p *plans) Link(ctx context.Context, sessionID, planID repo.ID) error {
 		return err
 	}
 	err := p.exec.writeByID(ctx, func(q db.DBTX) error {
-		found, err := queries.PlanLink(ctx, q, db.PlanLinkParams{SessionID: toUUID(sessionID), PlanID: toUUID(planID)})
+		found, err := queries.PlanLink(ctx, q, db.PlanLinkParams{SessionID: convert.UUID(sessionID), PlanID: convert.UUID(planID)})
 		return bothFound(err, found.Session, found.Plan, sessionID, planID)
 	})
-	if conn.Violates(err, linkSession) { // the session was deleted meanwhile
-		err = sessionNotFound(sessionID)
+	if conn.Violates(err, convert.LinkSession) { // the session was deleted meanwhile
+		err = convert.SessionNotFound(sessionID)
 	}
 	return p.exec.noted(err)
 }
@@ -140,9 +141,9 @@ func (p *plans) Unlink(ctx context.Context, sessionID, planID repo.ID) error {
 		return err
 	}
 	return p.exec.noted(p.exec.writeByID(ctx, func(q db.DBTX) error {
-		found, err := queries.PlanUnlink(ctx, q, db.PlanUnlinkParams{SessionID: toUUID(sessionID), PlanID: toUUID(planID)})
+		found, err := queries.PlanUnlink(ctx, q, db.PlanUnlinkParams{SessionID: convert.UUID(sessionID), PlanID: convert.UUID(planID)})
 		if err == nil && found.Made {
-			found, err = queries.PlanUnlink(ctx, q, db.PlanUnlinkParams{SessionID: toUUID(sessionID), PlanID: toUUID(planID)})
+			found, err = queries.PlanUnlink(ctx, q, db.PlanUnlinkParams{SessionID: convert.UUID(sessionID), PlanID: convert.UUID(planID)})
 		}
 		return bothFound(err, found.Session, found.Plan, sessionID, planID)
 	}))
@@ -153,7 +154,7 @@ func bothFound(err error, session, plan bool, sessionID, planID repo.ID) error {
 	case err != nil:
 		return err
 	case !session:
-		return &conn.Answer{Err: sessionNotFound(sessionID)}
+		return &conn.Answer{Err: convert.SessionNotFound(sessionID)}
 	case !plan:
 		return &conn.Answer{Err: planNotFound(planID)}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 // A read of sessions looks in one round trip, with a statement for all sessions, one for all messages, and one for all states. On the pool
@@ -32,14 +33,14 @@ func (s *sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snaps
 		return repo.Snapshot{}, err
 	}
 	if len(others) > 0 { // in their places it reads sessions that nobody has
-		read.IDs = each(read.IDs, func(id repo.ID) repo.ID {
+		read.IDs = convert.Each(read.IDs, func(id repo.ID) repo.ID {
 			if _, is := others[id]; is {
 				return repo.NewID()
 			}
 			return id
 		})
 	}
-	r := &reading{sessions: s, read: read, ids: toUUIDs(read.IDs), most: int64(max(read.First, read.Last))}
+	r := &reading{sessions: s, read: read, ids: convert.UUIDs(read.IDs), most: int64(max(read.First, read.Last))}
 	if r.room = r.most; read.Tokens > 0 {
 		r.room += rules.MaxInstructions
 	}
@@ -93,13 +94,13 @@ func (r *reading) attempt(ctx context.Context) (repo.Snapshot, error) {
 	snapshot := repo.Snapshot{Sessions: make([]*repo.SessionSnapshot, len(r.ids)), Scopes: make([]repo.ScopeState, len(r.read.Scopes))}
 	for i := range r.heads {
 		head := &r.heads[i]
-		snapshot.Sessions[head.Place-1] = &repo.SessionSnapshot{Messages: []repo.Message{}, Session: sessionOf(r.view, db.SessionGetRow{
+		snapshot.Sessions[head.Place-1] = &repo.SessionSnapshot{Messages: []repo.Message{}, Session: convert.Session(r.view, db.SessionGetRow{
 			Session: head.Session, ChangedAt: head.ChangedAt, NextSequence: head.NextSequence, FencedOnly: head.FencedOnly, Plans: head.Plans,
 		})}
 	}
 	for i, session := range snapshot.Sessions {
 		if session == nil {
-			_ = r.exec.noted(sessionNotFound(r.read.IDs[i]))
+			_ = r.exec.noted(convert.SessionNotFound(r.read.IDs[i]))
 		}
 	}
 	if err := r.addState(&snapshot); err != nil {
@@ -129,7 +130,7 @@ func (r *reading) look(ctx context.Context) error {
 			return err
 		})
 	case r.byPath:
-		params := db.SessionReadPathParams{Ids: r.ids, FromSequence: r.read.From, Branches: r.read.Branches, Since: unlessZero(r.read.Since)}
+		params := db.SessionReadPathParams{Ids: r.ids, FromSequence: r.read.From, Branches: r.read.Branches, Since: convert.UnlessZero(r.read.Since)}
 		if r.read.Last > 0 && !r.read.Branches {
 			params.Most = &r.most
 		}
@@ -179,7 +180,7 @@ func (r *reading) addState(snapshot *repo.Snapshot) error {
 			if row.Value == nil {
 				size = limits.MaxStateBytes + 1 // there was no room for it
 			}
-			state.Values = append(state.Values, stateValueOf(row.Key, row.Value, row.Version, row.UpdatedAt))
+			state.Values = append(state.Values, convert.StateValue(row.Key, row.Value, row.Version, row.UpdatedAt))
 		}
 		for at, session := range snapshot.Sessions {
 			if row.Name == nil && session != nil && r.ids[at] == row.SessionID {

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 	"github.com/seed-df90f812/agentstore/repo/removal"
 )
 
@@ -116,15 +117,15 @@ func (r *remover) withImported(ctx context.Context, sessions []repo.ID) ([]repo.
 	if len(sessions) == 0 {
 		return nil, nil
 	}
-	imported, err := run(ctx, r.exec.read, queries.ForkImported, toUUIDs(sessions))
-	return slices.Concat(sessions, each(imported, func(id pgtype.UUID) repo.ID { return id.Bytes })), err
+	imported, err := run(ctx, r.exec.read, queries.ForkImported, convert.UUIDs(sessions))
+	return slices.Concat(sessions, convert.Each(imported, func(id pgtype.UUID) repo.ID { return id.Bytes })), err
 }
 
 func (r *remover) Kept(ctx context.Context, sessions []repo.ID) (own, all int64, err error) {
 	ids, err := r.withImported(ctx, sessions)
 	for i := 0; err == nil && i < len(ids); i++ {
 		var kept int64
-		kept, err = run(ctx, r.exec.read, queries.ForkKept, toUUID(ids[i]))
+		kept, err = run(ctx, r.exec.read, queries.ForkKept, convert.UUID(ids[i]))
 		if all += kept; i < len(sessions) {
 			own += kept
 		}
@@ -134,7 +135,7 @@ func (r *remover) Kept(ctx context.Context, sessions []repo.ID) (own, all int64,
 
 func (r *remover) forgetName(ctx context.Context, name string, in []string, f *removal.Forgotten) error {
 	in = append([]string{}, in...)
-	plans := db.PlanForgetParams{Name: name, Namespaces: in, AfterID: toUUID(repo.ID{}), MaxRows: forgetRows}
+	plans := db.PlanForgetParams{Name: name, Namespaces: in, AfterID: convert.UUID(repo.ID{}), MaxRows: forgetRows}
 	for plans.AfterID.Valid {
 		row, err := afterGate(ctx, r.exec, func(q db.DBTX) (db.PlanForgetRow, error) { return queries.PlanForget(ctx, q, plans) })
 		if err != nil {
@@ -143,7 +144,7 @@ func (r *remover) forgetName(ctx context.Context, name string, in []string, f *r
 		f.Add(removal.Forgotten{Events: row.Events, Altered: row.Altered, Held: row.Held, Live: row.Live})
 		plans.AfterID = row.Reached
 	}
-	quarantine := db.AuditQuarantineForgetParams{Quoted: quotedJSON(name), Members: each(in, func(namespace string) []byte {
+	quarantine := db.AuditQuarantineForgetParams{Quoted: quotedJSON(name), Members: convert.Each(in, func(namespace string) []byte {
 		return append([]byte(`"namespace":`), quotedJSON(namespace)...)
 	}), Without: slices.Contains(in, repo.DefaultNamespace)}
 	var actions, streams, leases, quarantined int64
@@ -191,7 +192,7 @@ func (r *remover) forgetEntries(ctx context.Context, filter repo.AuditFilter, pa
 		}
 		last := rows[len(rows)-1]
 		after = rules.Place{CreatedAt: last.OccurredAt, ID: last.ID.Bytes}
-		params.Ids = each(rows, func(row db.AuditEntry) pgtype.UUID { return row.ID })
+		params.Ids = convert.Each(rows, func(row db.AuditEntry) pgtype.UUID { return row.ID })
 		var row db.AuditEraseRow
 		if err := r.exec.atomically(ctx, func(q db.DBTX) (err error) {
 			row, err = conn.After(ctx, q, func(q db.DBTX) error { return queries.AuditPruneBegin(ctx, q) },
@@ -208,7 +209,7 @@ func (r *remover) forgetEntries(ctx context.Context, filter repo.AuditFilter, pa
 }
 
 func (r *remover) forgetMessages(ctx context.Context, id repo.ID, f *removal.Forgotten) error {
-	params := db.MessageEraseParams{ID: toUUID(id), AfterSequence: -1, MaxRows: forgetRows}
+	params := db.MessageEraseParams{ID: convert.UUID(id), AfterSequence: -1, MaxRows: forgetRows}
 	for {
 		row, err := afterGate(ctx, r.exec, func(q db.DBTX) (db.MessageEraseRow, error) { return queries.MessageErase(ctx, q, params) })
 		if err == nil && row.Held {
@@ -234,13 +235,13 @@ func (r *remover) HeldFork(ctx context.Context, owner string, namespaces []strin
 }
 
 func (r *remover) Made(ctx context.Context, sessions []repo.ID) ([]repo.ID, error) {
-	rows, err := run(ctx, r.exec.read, queries.PlanListMade, toUUIDs(sessions))
-	return each(rows, func(id pgtype.UUID) repo.ID { return id.Bytes }), err
+	rows, err := run(ctx, r.exec.read, queries.PlanListMade, convert.UUIDs(sessions))
+	return convert.Each(rows, func(id pgtype.UUID) repo.ID { return id.Bytes }), err
 }
 
 func (r *remover) Judge(ctx context.Context, sessions []repo.ID) ([]removal.Judgement, error) {
-	rows, err := run(ctx, r.exec.read, queries.SessionJudge, each(sessions, toUUID))
-	return each(rows, func(row db.SessionJudgeRow) removal.Judgement {
+	rows, err := run(ctx, r.exec.read, queries.SessionJudge, convert.Each(sessions, convert.UUID))
+	return convert.Each(rows, func(row db.SessionJudgeRow) removal.Judgement {
 		return removal.Judgement{ID: row.ID.Bytes, Held: row.Held, InUse: row.InUse, Inherited: row.Inherited}
 	}), err
 }
@@ -252,5 +253,5 @@ func (r *remover) Namespaces(ctx context.Context) ([]string, error) {
 
 func (r *remover) Names(ctx context.Context, after removal.Name) ([]removal.Name, error) {
 	rows, err := run(ctx, r.exec.read, queries.NameList, db.NameListParams{AfterScope: after.Scope, AfterName: after.Name})
-	return each(rows, func(row db.NameListRow) removal.Name { return removal.Name(row) }), err
+	return convert.Each(rows, func(row db.NameListRow) removal.Name { return removal.Name(row) }), err
 }

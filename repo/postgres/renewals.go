@@ -12,6 +12,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/hints"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
 )
 
@@ -45,7 +47,7 @@ type (
 type renewer struct {
 	*commit.Committer[repo.LeaseKey, *renewing]
 
-	hints hints[repo.LeaseKey]
+	hints hints.Hints[repo.LeaseKey]
 
 	beside *beside
 }
@@ -101,7 +103,7 @@ func (r *renewer) close() {
 type renewals struct {
 	*renewGroup
 
-	hints *hints[repo.LeaseKey]
+	hints *hints.Hints[repo.LeaseKey]
 }
 
 // send renews the leases that are held, and that nobody has locked.
@@ -113,7 +115,7 @@ func (g *renewals) send(ctx context.Context, q db.DBTX, tasks []*renewTask) (fun
 		params.Namespaces = append(params.Namespaces, namespace)
 		params.Kinds, params.Names = append(params.Kinds, lease.Key.Kind), append(params.Names, name)
 		params.Tokens, params.TtlsSeconds = append(params.Tokens, lease.Fence), append(params.TtlsSeconds, t.Item.ttl.Seconds())
-		params.Hints = append(params.Hints, g.hints.of(lease.Key))
+		params.Hints = append(params.Hints, g.hints.Of(lease.Key))
 	}
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
@@ -124,7 +126,7 @@ func (g *renewals) send(ctx context.Context, q db.DBTX, tasks []*renewTask) (fun
 		for i := range rows {
 			renewed := tasks[rows[i].Place-1].Item
 			renewed.row = &rows[i]
-			g.hints.learn(place[repo.LeaseKey]{key: renewed.lease.Key, hint: rows[i].Hint})
+			g.hints.Learn(hints.Place[repo.LeaseKey]{Key: renewed.lease.Key, Hint: rows[i].Hint})
 		}
 		for _, t := range tasks {
 			g.Done(t, nil)
@@ -150,7 +152,7 @@ func (p *pooled) renewTogether(ctx context.Context, lease repo.Lease, ttl time.D
 	case one.row == nil:
 		return repo.Lease{}, false, nil
 	}
-	return leaseOf(lease.Key, db.LeaseGetRow{
+	return convert.Lease(lease.Key, db.LeaseGetRow{
 		Owner: one.row.Owner, Token: one.row.Token, AcquiredAt: one.row.AcquiredAt, ExpiresAt: one.row.ExpiresAt,
 	}), true, nil
 }

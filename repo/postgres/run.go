@@ -24,12 +24,3 @@ func ask[Answer any](ctx context.Context, way way, query func(db.DBTX) (Answer, 
 	})
 	return answer, err
 }
-
-// each converts each row to a value.
-func each[Row, Value any](rows []Row, valueOf func(Row) Value) []Value {
-	values := make([]Value, len(rows))
-	for i, row := range rows {
-		values[i] = valueOf(row)
-	}
-	return values
-}

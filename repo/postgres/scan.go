@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 // messageScanner scans the rows of a generated query of whole messages itself, into
@@ -66,14 +67,14 @@ func (s *messageScanner) scan(rows pgx.Rows) (pgx.Rows, error) {
 			SessionID:  row.SessionID.Bytes,
 			ID:         row.ID.Bytes,
 			Sequence:   row.Sequence,
-			Follows:    followsOf(row.Sequence, row.Follows),
+			Follows:    convert.Follows(row.Sequence, row.Follows),
 			Role:       role.Role,
 			Content:    content.text,
 			Metadata:   row.Metadata,
 			Payload:    row.Payload,
 			Kind:       kind.text,
 			CallID:     callID.text,
-			Tokens:     tokensOf(row.Tokens),
+			Tokens:     convert.Tokens(row.Tokens),
 			Counter:    counter.text,
 			OccurredAt: occurredAt.Time,
 			CreatedAt:  row.CreatedAt.UTC(),

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 var queries = db.New()
@@ -87,7 +88,7 @@ func createSession(ctx context.Context, q db.DBTX, params db.SessionCreateParams
 // ifDeletedMeanwhile converts the error of a statement that was creating a session with a chosen
 // id while the session that had it was being deleted. The next attempt finds that.
 func ifDeletedMeanwhile(err error) error {
-	if conn.Violates(err, uniqueChosenID) {
+	if conn.Violates(err, convert.UniqueChosenID) {
 		return &conn.Error{Sentinel: repo.ErrContention, Cause: err}
 	}
 	return err
@@ -95,12 +96,12 @@ func ifDeletedMeanwhile(err error) error {
 
 func (s *sessions) createParams(new repo.NewSession, chosen bool) db.SessionCreateParams {
 	return db.SessionCreateParams{
-		ID:                toUUID(new.ID),
+		ID:                convert.UUID(new.ID),
 		Namespace:         new.Namespace,
-		Key:               toNullable(new.Key),
-		Owner:             toNullable(new.Owner),
-		Actor:             toNullable(new.Actor),
-		AutomationProfile: toNullable(new.AutomationProfile),
+		Key:               convert.Nullable(new.Key),
+		Owner:             convert.Nullable(new.Owner),
+		Actor:             convert.Nullable(new.Actor),
+		AutomationProfile: convert.Nullable(new.AutomationProfile),
 		Metadata:          string(new.Metadata),
 		BudgetNanos:       (*int64)(new.Budget),
 		Chosen:            chosen,
@@ -134,30 +135,30 @@ func (s *sessions) existing(ctx context.Context, new repo.NewSession, chosen boo
 // taken returns the sessions with an id and with a key, unless that is empty.
 func (s *sessions) taken(ctx context.Context, id repo.ID, namespace, key string) ([]repo.Session, error) {
 	rows, err := run(ctx, s.exec.read, queries.SessionListTaken, db.SessionListTakenParams{
-		ID: toUUID(id), Namespace: namespace, Key: toNullable(key),
+		ID: convert.UUID(id), Namespace: namespace, Key: convert.Nullable(key),
 	})
-	return each(rows, func(row db.SessionListTakenRow) repo.Session { return sessionOf(s.view, db.SessionGetRow(row)) }), err
+	return convert.Each(rows, func(row db.SessionListTakenRow) repo.Session { return convert.Session(s.view, db.SessionGetRow(row)) }), err
 }
 
 // wasDeleted reports whether a session that does not exist was deleted.
 func (s *sessions) wasDeleted(ctx context.Context, id repo.ID) (bool, error) {
-	return run(ctx, s.exec.read, queries.SessionWasDeleted, db.SessionWasDeletedParams{ID: toUUID(id), OtherThan: nil})
+	return run(ctx, s.exec.read, queries.SessionWasDeleted, db.SessionWasDeletedParams{ID: convert.UUID(id), OtherThan: nil})
 }
 
 func (s *sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
-	row, err := run(ctx, s.exec.read, queries.SessionGet, toUUID(id))
+	row, err := run(ctx, s.exec.read, queries.SessionGet, convert.UUID(id))
 	if err != nil {
 		return repo.Session{}, s.orMissing(err, id)
 	}
 	if err := s.found("session", id, row.Session.Namespace, nil); err != nil {
 		return repo.Session{}, err
 	}
-	return sessionOf(s.view, row), nil
+	return convert.Session(s.view, row), nil
 }
 
 // orMissing is the error of a statement whose lack of rows means that the session is missing.
 func (s *sessions) orMissing(err error, id repo.ID) error {
-	return s.exec.noted(conn.OrMissing(err, sessionNotFound(id)))
+	return s.exec.noted(conn.OrMissing(err, convert.SessionNotFound(id)))
 }
 
 func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpdate) (repo.Session, error) {
@@ -165,12 +166,12 @@ func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUp
 		return repo.Session{}, err
 	}
 	row, err := s.update(ctx, update, db.SessionUpdateParams{
-		ID:                   toUUID(id),
+		ID:                   convert.UUID(id),
 		SetActor:             update.Actor != nil,
-		Actor:                optional(update.Actor),
+		Actor:                convert.Optional(update.Actor),
 		SetAutomationProfile: update.AutomationProfile != nil,
-		AutomationProfile:    optional(update.AutomationProfile),
-		Metadata:             toText(update.Metadata),
+		AutomationProfile:    convert.Optional(update.AutomationProfile),
+		Metadata:             convert.JSONText(update.Metadata),
 		SetBudget:            update.Budget != nil || update.RemoveBudget,
 		BudgetNanos:          (*int64)(update.Budget),
 		IfVersion:            update.IfVersion,
@@ -185,7 +186,7 @@ func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUp
 	if !row.Fits {
 		return repo.Session{}, &repo.LimitExceededError{Kind: "budget", ID: id, Limit: int64(*update.Budget), Current: int64(repo.Cost(row.CostNanos))}
 	}
-	return sessionOf(s.view, db.SessionGetRow{
+	return convert.Session(s.view, db.SessionGetRow{
 		Session: db.Session{
 			ID: row.ID, Namespace: row.Namespace, Key: row.Key, Owner: row.Owner, Version: row.Version, Actor: row.Actor,
 			AutomationProfile: row.AutomationProfile, Metadata: row.Metadata, InputTokens: row.InputTokens, OutputTokens: row.OutputTokens,
@@ -223,11 +224,9 @@ func (s *sessions) update(ctx context.Context, update repo.SessionUpdate, params
 		if err != nil {
 			return &conn.Answer{Err: err}
 		}
-		params.Metadata = toText(metadata)
+		params.Metadata = convert.JSONText(metadata)
 		row, err = queries.SessionUpdate(ctx, q, params)
 		return err
 	})
 	return row, err
 }
-
-func sessionNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "session", ID: id} }

@@ -7,6 +7,7 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 func (s *sessions) List(ctx context.Context, filter repo.SessionFilter, page repo.Page) (repo.List[repo.Session], error) {
@@ -23,16 +24,16 @@ func (s *sessions) List(ctx context.Context, filter repo.SessionFilter, page rep
 	return listed(s.exec.read, list, err, func(by way) ([]db.SessionListRow, error) {
 		return run(ctx, filtered(by), queries.SessionList, db.SessionListParams{
 			Namespace:      list.Filter.Namespace,
-			Owner:          toNullable(list.Filter.Owner),
-			Actor:          toNullable(list.Filter.Actor),
+			Owner:          convert.Nullable(list.Filter.Owner),
+			Actor:          convert.Nullable(list.Filter.Actor),
 			CreatedFrom:    list.Filter.CreatedFrom,
 			CreatedBefore:  rules.Until(list.Filter.CreatedBefore),
 			AfterCreatedAt: list.After.CreatedAt,
-			AfterID:        toUUID(list.After.ID),
+			AfterID:        convert.UUID(list.After.ID),
 			MaxRows:        int32(list.Limit) + 1, // one extra row tells whether there is a next page
 		})
 	}, func(row db.SessionListRow) (repo.Session, error) {
-		return sessionOf(s.view, db.SessionGetRow(row)), nil
+		return convert.Session(s.view, db.SessionGetRow(row)), nil
 	})
 }
 
@@ -41,13 +42,13 @@ func (s *sessions) listActive(ctx context.Context, filter repo.SessionFilter, pa
 	after := list.After
 	params := db.SessionListActiveParams{
 		Namespace:   list.Filter.Namespace,
-		Owner:       toNullable(list.Filter.Owner),
+		Owner:       convert.Nullable(list.Filter.Owner),
 		AfterMinute: after.CreatedAt.Truncate(time.Minute),
 		AfterAt:     after.CreatedAt,
-		AfterID:     toUUID(after.ID),
+		AfterID:     convert.UUID(after.ID),
 		AfterCoarse: after.Coarse,
 		BelowAt:     after.CreatedAt.Truncate(time.Minute),
-		BelowID:     toUUID(repo.ID{}),
+		BelowID:     convert.UUID(repo.ID{}),
 		MaxRows:     int32(list.Limit) + 1, // one extra row tells whether there is a next page
 		LastRow:     int32(list.Limit),
 	}
@@ -57,7 +58,7 @@ func (s *sessions) listActive(ctx context.Context, filter repo.SessionFilter, pa
 	return rules.ActivePage(listed(s.exec.read, list, err, func(by way) ([]db.SessionListActiveRow, error) {
 		return run(ctx, filtered(by), queries.SessionListActive, params)
 	}, func(row db.SessionListActiveRow) (rules.ActiveSession, error) {
-		session := sessionOf(s.view, db.SessionGetRow{
+		session := convert.Session(s.view, db.SessionGetRow{
 			Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
 		})
 		return rules.ActiveSession{Session: session, Place: rules.Place{CreatedAt: row.Place.UTC(), ID: session.ID, Coarse: row.Coarse}}, nil
@@ -68,11 +69,11 @@ func (s *sessions) listIdle(ctx context.Context, filter repo.SessionFilter, page
 	list, err := rules.IdleSessionList(filter, page)
 	return rules.ActivePage(listed(s.exec.read, list, err, func(by way) ([]db.SessionListIdleRow, error) {
 		return run(ctx, by, queries.SessionListIdle, db.SessionListIdleParams{
-			Namespace: list.Filter.Namespace, IdleSince: list.Filter.IdleSince, AfterAt: list.After.CreatedAt, AfterID: toUUID(list.After.ID),
+			Namespace: list.Filter.Namespace, IdleSince: list.Filter.IdleSince, AfterAt: list.After.CreatedAt, AfterID: convert.UUID(list.After.ID),
 			MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
 		})
 	}, func(row db.SessionListIdleRow) (rules.ActiveSession, error) {
-		session := sessionOf(s.view, db.SessionGetRow{
+		session := convert.Session(s.view, db.SessionGetRow{
 			Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
 		})
 		return rules.ActiveSession{Session: session, Place: rules.Place{CreatedAt: row.ActiveAt.UTC(), ID: session.ID}}, nil

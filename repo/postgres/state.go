@@ -8,6 +8,8 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/write"
 )
 
 // state implements repo.State. Changes are in state_change.go.
@@ -18,10 +20,10 @@ func (s *state) check(ctx context.Context, scopes []repo.Scope, checked error) e
 	if checked != nil || s.view == "" {
 		return checked
 	}
-	others, err := s.others(ctx, each(scopes, func(scope repo.Scope) repo.ID { return scope.SessionID })...)
+	others, err := s.others(ctx, convert.Each(scopes, func(scope repo.Scope) repo.ID { return scope.SessionID })...)
 	for _, scope := range scopes {
 		if _, is := others[scope.SessionID]; is {
-			return sessionNotFound(scope.SessionID)
+			return convert.SessionNotFound(scope.SessionID)
 		}
 	}
 	return err
@@ -32,17 +34,17 @@ func (s *state) Get(ctx context.Context, scope repo.Scope, key string) (repo.Sta
 		return repo.StateValue{}, err
 	}
 	row, err := run(ctx, s.exec.read, queries.StateGet, db.StateGetParams{
-		SessionID: sessionOfScope(scope), Namespace: s.namespace(), Name: scope.Name, Key: key,
+		SessionID: convert.SessionOfScope(scope), Namespace: s.namespace(), Name: scope.Name, Key: key,
 	})
 	switch {
 	case err != nil:
 		return repo.StateValue{}, err
 	case !row.Known:
-		return repo.StateValue{}, s.exec.noted(sessionNotFound(scope.SessionID))
+		return repo.StateValue{}, s.exec.noted(convert.SessionNotFound(scope.SessionID))
 	case row.Version == 0:
 		return repo.StateValue{}, &repo.NotFoundError{Kind: "state", Scope: scope, Name: key}
 	}
-	return stateValueOf(key, row.Value, row.Version, row.UpdatedAt), nil
+	return convert.StateValue(key, row.Value, row.Version, row.UpdatedAt), nil
 }
 
 func (s *state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeState, error) {
@@ -53,9 +55,9 @@ func (s *state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeSta
 	for i, scope := range scopes {
 		states[i].Scope = scope
 	}
-	columns := newScopeColumns(each(scopes, func(scope repo.Scope) repo.Scope { return rules.ScopeInView(s.view, scope) }))
+	columns := convert.NewScopes(convert.Each(scopes, func(scope repo.Scope) repo.Scope { return rules.ScopeInView(s.view, scope) }))
 	rows, err := run(ctx, s.exec.read, queries.StateRead, db.StateReadParams{
-		SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names, MaxBytes: limits.MaxStateBytes,
+		SessionIds: columns.Sessions, Namespaces: columns.Namespaces, Names: columns.Names, MaxBytes: limits.MaxStateBytes,
 		MaxRows: int32(limits.MaxStateReadKeys + 1 + len(scopes)), // a scope without keys has a row, too
 	})
 	if err != nil {
@@ -65,7 +67,7 @@ func (s *state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeSta
 	for _, row := range rows {
 		// A missing session is told first, whatever the others hold.
 		if !row.Known {
-			return nil, s.exec.noted(sessionNotFound(scopes[row.Place-1].SessionID))
+			return nil, s.exec.noted(convert.SessionNotFound(scopes[row.Place-1].SessionID))
 		}
 		if row.Key != "" {
 			keys++
@@ -78,7 +80,7 @@ func (s *state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeSta
 		state := &states[row.Place-1]
 		state.Version = row.ScopeVersion
 		if row.Key != "" {
-			state.Values = append(state.Values, stateValueOf(row.Key, row.Value, row.Version, row.UpdatedAt))
+			state.Values = append(state.Values, convert.StateValue(row.Key, row.Value, row.Version, row.UpdatedAt))
 		}
 	}
 	return states, nil
@@ -91,7 +93,7 @@ func (s *state) List(ctx context.Context, scope repo.Scope, prefix string, page 
 	}
 	var fit fits
 	rows, err := run(ctx, fit.in(s.exec.read), queries.StateList, db.StateListParams{
-		SessionID: sessionOfScope(scope), Namespace: s.namespace(), Name: scope.Name,
+		SessionID: convert.SessionOfScope(scope), Namespace: s.namespace(), Name: scope.Name,
 		First: list.Filter.Prefix, After: list.After, Before: list.Filter.End,
 		MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
 	})
@@ -99,14 +101,14 @@ func (s *state) List(ctx context.Context, scope repo.Scope, prefix string, page 
 		return repo.StatePage{}, err
 	}
 	if !rows[0].Known {
-		return repo.StatePage{}, s.exec.noted(sessionNotFound(scope.SessionID))
+		return repo.StatePage{}, s.exec.noted(convert.SessionNotFound(scope.SessionID))
 	}
 	version := rows[0].ScopeVersion
 	if rows[0].Key == "" {
 		rows = nil
 	}
 	values, err := fitted(fit, list, rows, func(row db.StateListRow) (repo.StateValue, error) {
-		return stateValueOf(row.Key, row.Value, row.Version, row.UpdatedAt), nil
+		return convert.StateValue(row.Key, row.Value, row.Version, row.UpdatedAt), nil
 	})
 	return repo.StatePage{Version: version, Values: values.Items, Next: values.Next}, err
 }
@@ -117,7 +119,7 @@ func (s *state) Erase(ctx context.Context, scopeName string) (int64, error) {
 	}
 	return ask(ctx, s.exec.write, func(q db.DBTX) (keys int64, err error) {
 		p := &conn.Pipeline{}
-		lockScopes(ctx, p, []repo.Scope{rules.ScopeInView(s.view, repo.Scope{Name: scopeName})})
+		write.LockScopes(ctx, p, []repo.Scope{rules.ScopeInView(s.view, repo.Scope{Name: scopeName})})
 		p.Add(func(q db.DBTX) (err error) {
 			keys, err = queries.StateErase(ctx, q, db.StateEraseParams{Namespace: s.namespace(), Name: scopeName})
 			return err

@@ -3,12 +3,12 @@ package postgres
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/write"
 )
 
 // Change sends one pipeline. Its error may be repo.ErrUnknownOutcome: no id makes a
@@ -30,13 +30,13 @@ func (s *state) Change(ctx context.Context, changes []repo.StateChange, conditio
 func changeState(ctx context.Context, q db.DBTX, changes rules.StateChanges) ([]repo.ScopeVersion, error) {
 	var rows []db.StateChangeRow
 	params, p := changeParams(changes), &conn.Pipeline{}
-	lockScopes(ctx, p, scopesOf(changes.Scopes))
+	write.LockScopes(ctx, p, scopesOf(changes.Scopes))
 	p.Add(func(q db.DBTX) (err error) {
 		rows, err = queries.StateChange(ctx, q, params)
 		return err
 	})
 	err := p.Send(ctx, q)
-	if conn.Violates(err, stateSession) {
+	if conn.Violates(err, convert.StateSession) {
 		// A session was deleted while its scope was being created. The next attempt finds
 		// that it is missing.
 		return nil, &conn.Error{Sentinel: repo.ErrContention, Cause: err}
@@ -47,30 +47,8 @@ func changeState(ctx context.Context, q db.DBTX, changes rules.StateChanges) ([]
 	return changed(changes, rows)
 }
 
-// lockScopes adds the statements that lock scopes for a change, in the order of
-// rules.CompareScopes, and create those that do not exist.
-func lockScopes(ctx context.Context, p *conn.Pipeline, scopes []repo.Scope) {
-	var own []pgtype.UUID
-	var shared db.StateLockSharedParams
-	for _, scope := range scopes {
-		if scope.Name == "" {
-			own = append(own, toUUID(scope.SessionID))
-			continue
-		}
-		shared.Ids = append(shared.Ids, toUUID(repo.NewID()))
-		namespace, name := rules.SplitView(scope.Name)
-		shared.Namespaces, shared.Names = append(shared.Namespaces, namespace), append(shared.Names, name)
-	}
-	if len(own) > 0 {
-		p.Add(func(q db.DBTX) error { return queries.StateLockOwn(ctx, q, own) })
-	}
-	if len(shared.Names) > 0 {
-		p.Add(func(q db.DBTX) error { return queries.StateLockShared(ctx, q, shared) })
-	}
-}
-
 func scopesOf(scopes []rules.StateScope) []repo.Scope {
-	return each(scopes, func(s rules.StateScope) repo.Scope { return s.Scope })
+	return convert.Each(scopes, func(s rules.StateScope) repo.Scope { return s.Scope })
 }
 
 // changed returns the answer of StateChange.
@@ -89,7 +67,7 @@ func changed(changes rules.StateChanges, rows []db.StateChangeRow) ([]repo.Scope
 func faultOf(changes rules.StateChanges, row db.StateChangeRow) error {
 	switch row.Outcome {
 	case "missing":
-		return sessionNotFound(changes.Scopes[row.Place-1].Scope.SessionID)
+		return convert.SessionNotFound(changes.Scopes[row.Place-1].Scope.SessionID)
 	case "scope":
 		return changes.Scopes[row.Place-1].Conflict(row.Version)
 	case "key":
@@ -104,8 +82,8 @@ const anyVersion = -1
 
 func changeParams(changes rules.StateChanges) db.StateChangeParams {
 	scopes := scopesOf(changes.Scopes)
-	columns, places := newScopeColumns(scopes), placesOf(scopes)
-	params := db.StateChangeParams{SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names}
+	columns, places := convert.NewScopes(scopes), convert.Places(scopes)
+	params := db.StateChangeParams{SessionIds: columns.Sessions, Namespaces: columns.Namespaces, Names: columns.Names}
 	for _, scope := range changes.Scopes {
 		params.ScopeExpecteds = append(params.ScopeExpecteds, versionOrAny(scope.IfVersion))
 		params.ScopeChangeds = append(params.ScopeChangeds, scope.Changed)

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/export"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 // exporting is what an export begins with, as of one moment: the session and, in the
@@ -31,11 +32,11 @@ func (s *sessions) beginExport(ctx context.Context, id repo.ID) (*exporting, err
 			begun.Close()
 		}
 		begun = &exporting{view: s.view}
-		_, err := queries.SessionExport(ctx, through{DBTX: q, rows: begun.scan}, toUUID(id))
+		_, err := queries.SessionExport(ctx, through{DBTX: q, rows: begun.scan}, convert.UUID(id))
 		return err
 	})
 	if err == nil && begun.session.ID.IsZero() {
-		err = s.exec.noted(sessionNotFound(id))
+		err = s.exec.noted(convert.SessionNotFound(id))
 	}
 	if err != nil {
 		if begun != nil {
@@ -67,7 +68,7 @@ func (e *exporting) scan(rows pgx.Rows) (pgx.Rows, error) {
 	for rows.Next() {
 		if rows.RawValues()[keyColumn] == nil {
 			if rows.Scan(ofSession...) == nil {
-				e.session = sessionOf(e.view, db.SessionGetRow{
+				e.session = convert.Session(e.view, db.SessionGetRow{
 					Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
 				})
 				e.stateVersion, e.history = row.ScopeVersion, export.History{Base: row.Base, Head: row.Follows}
@@ -78,7 +79,7 @@ func (e *exporting) scan(rows pgx.Rows) (pgx.Rows, error) {
 		if rows.Scan(ofValue...) != nil {
 			break
 		}
-		if err := e.Add(stateValueOf(key, row.StateValue, version, updatedAt)); err != nil {
+		if err := e.Add(convert.StateValue(key, row.StateValue, version, updatedAt)); err != nil {
 			rows.Close()
 			return nil, err
 		}
@@ -121,13 +122,13 @@ func (s *stateImport) finish() error {
 
 func (s *stateImport) flush() error {
 	if !s.created {
-		err := queries.StateScopeImport(s.ctx, s.q, db.StateScopeImportParams{SessionID: toUUID(s.sessionID), Version: s.reader.StateVersion()})
+		err := queries.StateScopeImport(s.ctx, s.q, db.StateScopeImportParams{SessionID: convert.UUID(s.sessionID), Version: s.reader.StateVersion()})
 		if err != nil {
 			return err
 		}
 		s.created = true
 	}
-	s.chunk.SessionID = toUUID(s.sessionID)
+	s.chunk.SessionID = convert.UUID(s.sessionID)
 	err := queries.StateImport(s.ctx, s.q, s.chunk)
 	s.chunk, s.bytes = db.StateImportParams{}, 0
 	return err

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
 )
 
@@ -31,7 +32,7 @@ func (s *streams) Get(ctx context.Context, key string) (repo.Stream, error) {
 	s.learn("stream", row.ID.Bytes)
 	return repo.Stream{
 		Key: key, ID: row.ID.Bytes, Session: row.SessionID.Bytes, Owner: row.Owner, Fence: row.Fence, Status: repo.StreamStatus(row.Status), Reason: row.Reason,
-		Next: row.NextSequence, TTL: fromMicros(row.TtlMicros), OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+		Next: row.NextSequence, TTL: convert.FromMicros(row.TtlMicros), OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
 	}, nil
 }
 
@@ -60,8 +61,8 @@ func (s *streams) Open(ctx context.Context, stream repo.NewStream) (repo.Stream,
 	switch {
 	case errors.Is(err, errNotMoved) && !errors.Is(err, repo.ErrUnknownOutcome):
 		return repo.Stream{}, refused
-	case conn.Violates(err, streamSession): // the session was deleted meanwhile
-		return repo.Stream{}, s.exec.noted(sessionNotFound(stream.Session))
+	case conn.Violates(err, convert.StreamSession): // the session was deleted meanwhile
+		return repo.Stream{}, s.exec.noted(convert.SessionNotFound(stream.Session))
 	case err != nil:
 		return repo.Stream{}, err
 	}
@@ -97,21 +98,14 @@ func (s *streams) whyNotOpened(ctx context.Context, q db.DBTX, stream repo.NewSt
 	case err == nil && row.Status == string(repo.StreamOpen) && !row.Expired && row.SessionID.Bytes != stream.Session:
 		return rules.StreamOfOther(stream.Key, row.ID.Bytes), nil
 	}
-	exists, err := queries.SessionExists(ctx, q, toUUID(stream.Session))
+	exists, err := queries.SessionExists(ctx, q, convert.UUID(stream.Session))
 	if err == nil && !exists {
-		refused = sessionNotFound(stream.Session)
+		refused = convert.SessionNotFound(stream.Session)
 	}
 	return refused, err
 }
 
 var errExpires = errors.New("the stream expired again and again while it was opened")
-
-func streamOpenParams(namespace, key string, stream repo.NewStream, opener repo.ID) db.StreamOpenParams {
-	return db.StreamOpenParams{
-		ID: toUUID(opener), Namespace: namespace, Key: key, Owner: stream.Owner, TtlSeconds: stream.TTL.Seconds(),
-		SessionID: pgtype.UUID{Bytes: stream.Session, Valid: !stream.Session.IsZero()},
-	}
-}
 
 // sendOpen sends one pipeline. At read committed, its statements see what was committed
 // while the first one waited.
@@ -126,12 +120,12 @@ func (s *streams) sendOpen(ctx context.Context, q db.DBTX, stream repo.NewStream
 		return queries.StreamLapse(ctx, q, db.StreamLapseParams{Namespace: s.namespace(), Key: stream.Key})
 	})
 	p.Add(func(q db.DBTX) (err error) {
-		row, err = queries.StreamOpen(ctx, q, streamOpenParams(s.namespace(), stream.Key, stream, opener))
+		row, err = queries.StreamOpen(ctx, q, convert.StreamOpenParams(s.namespace(), stream.Key, stream, opener))
 		return err
 	})
 	if stream.Restart {
 		p.Add(func(q db.DBTX) error {
-			return queries.StreamRestart(ctx, q, db.StreamRestartParams{Namespace: s.namespace(), Key: stream.Key, Opener: toUUID(opener)})
+			return queries.StreamRestart(ctx, q, db.StreamRestartParams{Namespace: s.namespace(), Key: stream.Key, Opener: convert.UUID(opener)})
 		})
 	}
 	p.Add(func(q db.DBTX) (err error) {
@@ -176,7 +170,7 @@ func (s *streams) Append(ctx context.Context, stream repo.Stream, parts ...[]byt
 // compare compares the parts of an append with those that are stored at their sequences.
 func (s *streams) compare(ctx context.Context, a *partsAppending) error {
 	stored, err := run(ctx, s.exec.read, queries.StreamPartList, db.StreamPartListParams{
-		StreamID: toUUID(a.stream.ID), FromSequence: a.stream.Next, MaxRows: int32(len(a.parts)),
+		StreamID: convert.UUID(a.stream.ID), FromSequence: a.stream.Next, MaxRows: int32(len(a.parts)),
 	})
 	switch {
 	case err != nil:
@@ -212,10 +206,10 @@ func (s *streams) end(ctx context.Context, stream repo.Stream, status repo.Strea
 	err = s.exec.writeByID(ctx, func(q db.DBTX) error {
 		var row db.StreamEndRow
 		p := &conn.Pipeline{}
-		p.Add(func(q db.DBTX) error { return queries.StreamLock(ctx, q, toUUID(stream.ID)) })
+		p.Add(func(q db.DBTX) error { return queries.StreamLock(ctx, q, convert.UUID(stream.ID)) })
 		p.Add(func(q db.DBTX) (err error) {
 			row, err = queries.StreamEnd(ctx, q, db.StreamEndParams{
-				ID: toUUID(stream.ID), Fence: stream.Fence, Status: string(status), Reason: reason,
+				ID: convert.UUID(stream.ID), Fence: stream.Fence, Status: string(status), Reason: reason,
 			})
 			return err
 		})
@@ -257,14 +251,14 @@ func (s *streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (
 	}
 	return listed(s.exec.read, list, err, func(by way) ([]db.StreamListRow, error) {
 		return run(ctx, by, queries.StreamList, db.StreamListParams{
-			SessionID: toUUID(sessionID), MaxRows: int32(list.Limit) + 1,
-			BeforeStatus: string(list.After.Status), BeforeID: toUUID(list.After.ID),
+			SessionID: convert.UUID(sessionID), MaxRows: int32(list.Limit) + 1,
+			BeforeStatus: string(list.After.Status), BeforeID: convert.UUID(list.After.ID),
 		})
 	}, func(row db.StreamListRow) (repo.Stream, error) {
 		s.learn("stream", row.ID.Bytes)
 		return repo.Stream{
 			Key: row.Key, ID: row.ID.Bytes, Session: sessionID, Owner: row.Owner, Fence: row.Fence, Status: repo.StreamStatus(row.Status),
-			Reason: row.Reason, Next: row.NextSequence, TTL: fromMicros(row.TtlMicros), OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+			Reason: row.Reason, Next: row.NextSequence, TTL: convert.FromMicros(row.TtlMicros), OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
 		}, nil
 	})
 }
@@ -274,7 +268,7 @@ func (s *streams) isIn(ctx context.Context, id repo.ID) (bool, error) {
 	if s.has("stream", id) {
 		return true, nil
 	}
-	row, err := run(ctx, s.exec.read, queries.StreamFind, db.StreamFindParams{View: unlessZero(s.view), ID: toUUID(id)})
+	row, err := run(ctx, s.exec.read, queries.StreamFind, db.StreamFindParams{View: convert.UnlessZero(s.view), ID: convert.UUID(id)})
 	if conn.IsNoRows(err) {
 		err = nil
 	}
@@ -299,7 +293,7 @@ func (s *streams) Delete(ctx context.Context, key string) error {
 		}
 		return err
 	}
-	s.exec.changed(each(ids, func(id pgtype.UUID) news { return news{Key: id.Bytes, Next: follow.Look} })...)
+	s.exec.changed(convert.Each(ids, func(id pgtype.UUID) news { return news{Key: id.Bytes, Next: follow.Look} })...)
 	s.sweep()
 	return nil
 }

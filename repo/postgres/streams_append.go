@@ -12,7 +12,9 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/write"
 )
 
 // errRepeated: parts may be stored already, and have to be compared.
@@ -81,7 +83,7 @@ type partsAppender struct {
 func newPartsAppender(pool *pooled) *partsAppender {
 	p := &partsAppender{tell: pool.changed}
 	p.Committer = commit.New(pool.budget, commit.Config[repo.ID, *partsAppending]{
-		Kind: "parts", Limits: appendLimits, Commit: func(g *partsGroup) { g.Run(g.Tasks, (&partsWriter{g, p}).send) },
+		Kind: "parts", Limits: write.Limits, Commit: func(g *partsGroup) { g.Run(g.Tasks, (&partsWriter{g, p}).send) },
 	})
 	return p
 }
@@ -109,13 +111,13 @@ func (b bound) appendParts(ctx context.Context, a *partsAppending) error {
 	run := &partsRun{items: []*partsAppending{a}}
 	err := b.read(ctx, func(q db.DBTX) error {
 		look, write := &conn.Pipeline{}, &conn.Pipeline{}
-		look.Add(func(q db.DBTX) error { return queries.StreamLock(ctx, q, toUUID(a.stream.ID)) })
+		look.Add(func(q db.DBTX) error { return queries.StreamLock(ctx, q, convert.UUID(a.stream.ID)) })
 		lookAtStreams(ctx, look, []*partsRun{run})
 		err := look.Send(ctx, q)
 		if err == nil && writeParts(ctx, write, []*partsRun{run}) {
 			err = write.Send(ctx, q)
 		}
-		if conn.Violates(err, uniquePart) { // at a higher level: by somebody since its snapshot
+		if conn.Violates(err, convert.UniquePart) { // at a higher level: by somebody since its snapshot
 			err = &conn.Error{Sentinel: repo.ErrContention, Cause: err}
 		}
 		return err
@@ -179,7 +181,7 @@ func joinParts(g *partsGroup, tasks []*partsTask) []*partsRun {
 // lookAtStreams adds the statements that lock the streams that nobody else has locked, and look at them behind the locks: who had a
 // lock just before may have added parts.
 func lookAtStreams(ctx context.Context, p *conn.Pipeline, runs []*partsRun) {
-	ids := each(runs, func(r *partsRun) pgtype.UUID { return toUUID(r.items[0].stream.ID) })
+	ids := convert.Each(runs, func(r *partsRun) pgtype.UUID { return convert.UUID(r.items[0].stream.ID) })
 	var locked []pgtype.UUID
 	p.Add(func(q db.DBTX) (err error) {
 		locked, err = queries.StreamLockFree(ctx, q, ids)

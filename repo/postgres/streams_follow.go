@@ -13,6 +13,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
 )
 
@@ -96,7 +97,7 @@ func (s *streams) freshStreams(
 		listed, err := s.List(ctx, sessionID, repo.Page{Limit: repo.MaxPageSize})
 		exists := true
 		if err == nil && len(listed.Items) == 0 {
-			exists, err = run(ctx, p.read, queries.SessionExists, toUUID(sessionID))
+			exists, err = run(ctx, p.read, queries.SessionExists, convert.UUID(sessionID))
 		}
 		switch {
 		case !first && errors.Is(err, repo.ErrUnavailable) && ctx.Err() == nil:
@@ -137,7 +138,7 @@ func (s *streams) find(ctx context.Context, key string, from repo.StreamPosition
 		row, err := run(ctx, p.read, queries.StreamGet, db.StreamGetParams{Namespace: s.namespace(), Key: key})
 		return p, row.ID.Bytes, conn.OrMissing(err, rules.NoStream(key, from))
 	}
-	row, err := run(ctx, p.read, queries.StreamFind, db.StreamFindParams{View: unlessZero(s.view), ID: toUUID(from.StreamID)})
+	row, err := run(ctx, p.read, queries.StreamFind, db.StreamFindParams{View: convert.UnlessZero(s.view), ID: convert.UUID(from.StreamID)})
 	if err == nil && (!row.IsIn || row.Key != key) {
 		err = rules.NoStream(key, from)
 	}
@@ -187,7 +188,7 @@ func (l *live) awaitStreams(ctx context.Context, stop <-chan struct{}, known ope
 func (l *live) otherStreams(ctx context.Context, known []openStreams) ([]bool, error) {
 	sessions, fences := make([]pgtype.UUID, len(known)), make([]int64, len(known))
 	for i, k := range known {
-		sessions[i], fences[i] = toUUID(k.session), k.fences
+		sessions[i], fences[i] = convert.UUID(k.session), k.fences
 	}
 	some := make([]bool, len(known))
 	err := l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
@@ -263,11 +264,11 @@ func (l *live) movedStreams(ctx context.Context, known []news) (moved []news, er
 	var ids []pgtype.UUID
 	var nexts []int64
 	for _, k := range known {
-		ids, nexts = append(ids, toUUID(k.Key)), append(nexts, k.Next)
+		ids, nexts = append(ids, convert.UUID(k.Key)), append(nexts, k.Next)
 	}
 	err = l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
 		rows, err := queries.StreamListMoved(ctx, q, db.StreamListMovedParams{StreamIds: ids, NextSequences: nexts})
-		moved = each(rows, func(r db.StreamListMovedRow) news { return news{Key: r.StreamID.Bytes, Next: r.NextSequence} })
+		moved = convert.Each(rows, func(r db.StreamListMovedRow) news { return news{Key: r.StreamID.Bytes, Next: r.NextSequence} })
 		return err
 	})
 	return moved, err

@@ -11,6 +11,8 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/write"
 )
 
 // turnCall is a call that makes a turn. One that names its session by its key is made for
@@ -26,7 +28,7 @@ type turnCall struct {
 	fresh bool
 
 	turn *rules.Turn
-	item *turn
+	item *write.Turn
 	// alone: no group makes the turn.
 	alone bool
 }
@@ -50,7 +52,7 @@ func (c *turnCall) prepare(ctx context.Context) (err error) {
 	if err := c.inView(ctx); err != nil {
 		return err
 	}
-	c.item = newTurn(c.turn)
+	c.item = write.NewTurn(c.turn)
 	if known {
 		return nil
 	}
@@ -84,10 +86,10 @@ func (c *turnCall) renew(id repo.ID, fresh bool) (err error) {
 	if c.turn, err = c.normalize(); err != nil {
 		return err
 	}
-	plan := c.item.plan
-	if c.item = newTurn(c.turn); plan != nil {
-		c.item.plan = plan
-		plan.plan.ID, plan.plan.RootID = c.turn.PlanID, c.turn.PlanID
+	plan := c.item.Plan
+	if c.item = write.NewTurn(c.turn); plan != nil {
+		c.item.Plan = plan
+		plan.Plan.ID, plan.Plan.RootID = c.turn.PlanID, c.turn.PlanID
 	}
 	return nil
 }
@@ -140,7 +142,7 @@ func (c *turnCall) attempt(ctx context.Context, in *sessions) (result repo.Appen
 			return result, err
 		}
 	}
-	if err := appendInTx(ctx, in.exec.(bound).tx, c.item); err != nil {
+	if err := write.InTx(ctx, in.exec.(bound).tx, c.item); err != nil {
 		return result, err
 	}
 	if result, err = in.appendedTurn(ctx, c.item); err != nil {
@@ -170,7 +172,7 @@ func (c *turnCall) existing(ctx context.Context, in *sessions) (repo.ID, error) 
 	t := c.turn
 	if t.Named {
 		row, err := queries.SessionFind(ctx, in.exec.(bound).tx, db.SessionFindParams{Namespace: c.key.Namespace, Key: c.key.Key})
-		return row.Bytes, conn.OrMissing(err, &conn.Answer{Err: sessionNotFound(t.SessionID)})
+		return row.Bytes, conn.OrMissing(err, &conn.Answer{Err: convert.SessionNotFound(t.SessionID)})
 	}
 	stored, err := in.taken(ctx, t.SessionID, t.Create.Namespace, t.Create.Key)
 	switch {

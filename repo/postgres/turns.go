@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/write"
 )
 
 func (s *sessions) AppendTurn(ctx context.Context, turn repo.Turn) (repo.AppendedTurn, error) {
@@ -21,12 +21,12 @@ func (s *sessions) AppendTurn(ctx context.Context, turn repo.Turn) (repo.Appende
 		if err := call.plan(ctx); err != nil {
 			return repo.AppendedTurn{}, err
 		}
-		if result, err := call.append(ctx); !errors.Is(err, errActionChanged) { // since it was read
+		if result, err := call.append(ctx); !errors.Is(err, write.ErrActionChanged) { // since it was read
 			return call.answer(result, err)
 		}
 		call.alone = true // to wait for whoever changes it
 	}
-	return repo.AppendedTurn{}, &conn.Error{Sentinel: repo.ErrContention, Cause: errActionChanged}
+	return repo.AppendedTurn{}, &conn.Error{Sentinel: repo.ErrContention, Cause: write.ErrActionChanged}
 }
 
 // append has a group make the turn, unless something is in its way.
@@ -40,52 +40,21 @@ func (c *turnCall) append(ctx context.Context) (repo.AppendedTurn, error) {
 		if err := c.renew(repo.ID{}, true); err != nil {
 			return repo.AppendedTurn{}, err
 		}
-	case !errors.Is(err, errKeyHeld):
+	case !errors.Is(err, write.ErrKeyHeld):
 		return result, err
 	}
 	return c.apart(ctx)
 }
 
-// appendInTx makes a turn in a transaction, and waits for the rows that it needs. It sets the outcome.
-func appendInTx(ctx context.Context, q db.DBTX, a *turn) error {
-	l, p := newLedger([]*turn{a}), &conn.Pipeline{}
-	l.lock(ctx, p, waiting{sessions: true, scopes: true, creates: true})
-	l.read(ctx, p, []*turn{a})
-	if err := p.Send(ctx, q); err != nil {
-		return err
-	}
-	if err := l.catchUp(ctx, q, a); err != nil {
-		return err
-	}
-	v, err := l.decide(a)
-	if v == held { // the session was deleted during the wait
-		err = pgx.ErrNoRows
-	}
-	if err != nil {
-		return &conn.Answer{Err: conn.OrMissing(err, sessionNotFound(a.SessionID))}
-	}
-	p = &conn.Pipeline{}
-	if !l.write(ctx, p) {
-		return nil
-	}
-	err = p.Send(ctx, q)
-	if conn.Violates(err, uniqueTurnID) {
-		// It was stored after the snapshot of a caller's transaction. One that begins now
-		// finds it.
-		return &conn.Error{Sentinel: repo.ErrContention, Cause: err}
-	}
-	return err
-}
-
 // appendedTurn returns the result of an append or a turn that was written, was found
 // stored, or is at another sequence than expected.
-func (s *sessions) appendedTurn(ctx context.Context, a *turn) (result repo.AppendedTurn, err error) {
+func (s *sessions) appendedTurn(ctx context.Context, a *write.Turn) (result repo.AppendedTurn, err error) {
 	result.SessionID = a.SessionID
 	switch {
-	case a.outcome.stored != nil:
+	case a.Outcome.Stored != nil:
 		result, err = s.storedTurn(ctx, a)
 		return result, s.exec.unread(err)
-	case a.outcome.known:
+	case a.Outcome.Known:
 		if result.Messages, err = s.stored(ctx, a.SessionID, a.Messages); err == nil && !a.OnlyMessages() {
 			err = s.current(ctx, a.Turn, &result)
 		}
@@ -98,22 +67,22 @@ func (s *sessions) appendedTurn(ctx context.Context, a *turn) (result repo.Appen
 		result.Repeated = a.Repeatable
 		return result, nil
 	case len(a.Messages) > 0:
-		result.Messages = appended(a.SessionID, a.Messages, a.outcome)
+		result.Messages = appended(a.SessionID, a.Messages, a.Outcome)
 	}
-	result.Scopes, result.Plan, result.Stream = a.outcome.made.Scopes, a.outcome.plan, a.outcome.stream
+	result.Scopes, result.Plan, result.Stream = a.Outcome.Made.Scopes, a.Outcome.Plan, a.Outcome.Stream
 	if a.Usage != nil {
-		result.Usage = &a.outcome.made.Usage
+		result.Usage = &a.Outcome.Made.Usage
 	}
 	return result, nil
 }
 
 // storedTurn returns a turn that was found stored.
-func (s *sessions) storedTurn(ctx context.Context, a *turn) (result repo.AppendedTurn, err error) {
+func (s *sessions) storedTurn(ctx context.Context, a *write.Turn) (result repo.AppendedTurn, err error) {
 	result.SessionID, result.Repeated = a.SessionID, a.Given
-	if result.Messages, err = s.messagesOfTurn(ctx, *a.outcome.stored); err != nil {
+	if result.Messages, err = s.messagesOfTurn(ctx, *a.Outcome.Stored); err != nil {
 		return repo.AppendedTurn{}, err
 	}
-	if err := s.work(ctx, a.Turn, a.outcome.stored.PlanID.Bytes, &result); err != nil {
+	if err := s.work(ctx, a.Turn, a.Outcome.Stored.PlanID.Bytes, &result); err != nil {
 		return repo.AppendedTurn{}, err
 	}
 	return result, s.current(ctx, a.Turn, &result)
@@ -123,7 +92,7 @@ func (s *sessions) Turn(ctx context.Context, sessionID repo.ID, id string) (repo
 	if err := s.checkSession(ctx, sessionID, rules.CheckTurnID(id)); err != nil {
 		return repo.AppendedTurn{}, err
 	}
-	rows, err := run(ctx, s.exec.read, queries.TurnFind, db.TurnFindParams{SessionIds: toUUIDs([]repo.ID{sessionID}), Ids: []string{id}})
+	rows, err := run(ctx, s.exec.read, queries.TurnFind, db.TurnFindParams{SessionIds: convert.UUIDs([]repo.ID{sessionID}), Ids: []string{id}})
 	switch {
 	case err != nil:
 		return repo.AppendedTurn{}, err
@@ -180,9 +149,9 @@ func (s *sessions) current(ctx context.Context, t *rules.Turn, result *repo.Appe
 			scopes = append(scopes, scope.Scope)
 		}
 	}
-	columns := newScopeColumns(scopes)
+	columns := convert.NewScopes(scopes)
 	rows, err := run(ctx, s.exec.read, queries.TurnScopeVersions, db.TurnScopeVersionsParams{
-		SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names,
+		SessionIds: columns.Sessions, Namespaces: columns.Namespaces, Names: columns.Names,
 	})
 	if err != nil {
 		return err

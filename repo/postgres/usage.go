@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/write"
 )
 
 func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (repo.Usage, error) {
@@ -12,7 +13,7 @@ func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) 
 	if err = s.checkSession(ctx, id, err); err != nil {
 		return repo.Usage{}, err
 	}
-	added, err := s.appendOne(ctx, newTurn(turn))
+	added, err := s.appendOne(ctx, write.NewTurn(turn))
 	if err != nil {
 		return repo.Usage{}, err
 	}

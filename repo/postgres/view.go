@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 // base is what all repositories have.
@@ -31,7 +32,7 @@ func (b base) checkSession(ctx context.Context, id repo.ID, checked error) error
 	}
 	others, err := b.others(ctx, id)
 	if _, is := others[id]; is {
-		err = sessionNotFound(id)
+		err = convert.SessionNotFound(id)
 	}
 	return err
 }
@@ -103,7 +104,7 @@ func (c *turnCall) inView(ctx context.Context) error {
 	case err != nil || !is:
 		return err
 	case c.turn.Create == nil:
-		return sessionNotFound(id)
+		return convert.SessionNotFound(id)
 	case elsewhere:
 		return rules.InOtherNamespace(id)
 	}

@@ -8,7 +8,7 @@ var appendMutants = []mutant{
 	{"append/a lone message waits for a lock", query("MessageAppendOne", dropSkip("hint")), inPostgres("TestLockedSessionIsSkipped")},
 	{"append/a hint to any row", query("TurnLockCounters", always("t.session_id", "n.session_id")), inPostgres("TestHintOfAnotherRow")},
 	{"append/a lone hint to any row", query("MessageAppendOne", always("l.session_id", "hint")), inPostgres("TestHintOfAnotherRow")},
-	{"append/a wrong hint is kept", in(inRepo, "writer.sendLone", dropCall("w.hints.forget")), inPostgres("TestHintOfAnotherRow")},
+	{"append/a wrong hint is kept", in(inWrite, "writer.sendLone", dropCall("w.hints.Forget")), inPostgres("TestHintOfAnotherRow")},
 	{"append/at any sequence", query("MessageAppendOne", always("expected")), inPool("Append")},
 	{"append/a group at any sequence", in("internal/rules", "Turn.Add", never("t.Expected", "rows.Next")), inPostgres("TestGroupOfExpectedSequences")},
 	{"append/one refused append fails its group", in(inCommit, "Group.Run", neverAll("conn.IsRejection", "tasks")), inPostgres("TestRejectedAppendFailsNoOther")},

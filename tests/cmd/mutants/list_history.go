@@ -4,8 +4,8 @@ package main
 var historyMutants = []mutant{
 	{"history/a message behind a switch follows the last one", query("MessageAppendOne", always("c.follows")), inPool("History/Switch")},
 	{"history/a switch is for ever", query("MessageAdvance", dropSet("follows")), inPool("History/Switch")},
-	{"history/a switch that is not stored", in(inRepo, "ledger.writeBranches", neverAll("sessions")), inPool("History/Switch")},
-	{"history/a rewound session is as others", in(inRepo, "ledger.writeBranches", neverAll("l.branching")), inPool("History/Rewind")},
+	{"history/a switch that is not stored", in(inWrite, "ledger.writeBranches", neverAll("sessions")), inPool("History/Switch")},
+	{"history/a rewound session is as others", in(inWrite, "ledger.writeBranches", neverAll("l.branching")), inPool("History/Rewind")},
 	{"history/a head that nobody compares", in("internal/rules", "Turn.Add", never("t.Head", "rows.Head")), inMemory("History/Head")},
 	{"history/after what there is not", in("internal/rules", "Turn.Add", never("rows.HasAfter")), inMemory("History/AfterInvalid")},
 	{"history/a digest without what the turn follows", in("internal/rules", "Turn.digest", neverAll("t.After")), inMemory("History/AfterRepeated")},

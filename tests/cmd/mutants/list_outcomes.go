@@ -4,6 +4,8 @@ const (
 	inRepo   = "repo/postgres"
 	inConn   = inRepo + "/internal/conn"
 	inCommit = inRepo + "/internal/commit"
+	inWrite  = inRepo + "/internal/write"
+	inClaim  = inRepo + "/internal/claim"
 )
 
 // What the caller is told: whether something was written, was not, or may have been.
@@ -20,8 +22,8 @@ var outcomeMutants = []mutant{
 	{"outcomes/given up, and told to be in doubt", in(inCommit, "Committer.Submit", always("giveUp")), inPostgres("TestGivenUpBeforeSent")},
 	{"outcomes/given up, and sent", in(inCommit, "Group.attempt", always("take")), inPostgres("TestGivenUpBeforeSent")},
 	{"outcomes/the doubt of a group is forgotten", in(inCommit, "Group.attempt", dropCall("t.Item.Doubt")), inPostgres("TestLostAppendIsMadeAgain")},
-	{"outcomes/not as many messages yet is never", in(inRepo, "turn.refusal", never("conflict.Expected")), inPostgres("TestFirstAttemptArrivesLate")},
-	{"outcomes/the doubt of turns is forgotten", in(inRepo, "writer.sendTurns", swap("accepted", "held")), inPostgres("TestLostTurns")},
+	{"outcomes/not as many messages yet is never", in(inWrite, "Turn.refusal", never("conflict.Expected")), inPostgres("TestFirstAttemptArrivesLate")},
+	{"outcomes/the doubt of turns is forgotten", in(inWrite, "writer.sendTurns", swap("accepted", "held")), inPostgres("TestLostTurns")},
 	{"outcomes/a lost transition is made again", in(inRepo, "newMover", swap("true", "false")), inPostgres("TestLostAnswersOfTransitions")},
 	{"outcomes/a lease that was acquired late is another's", in(inRepo, "leases.acquire", swap("errNotMoved", "repo.ErrConflict", "conn.Answer")), inPostgres("TestLeaseAttemptArrivesLate")},
 	{"outcomes/an unanswered commit is none", in(inRepo, "pooled.transaction", swap("conn.Committing", "conn.Reading")), inPostgres("TestUnansweredCommit")},

@@ -30,10 +30,10 @@ var planMutants = []mutant{
 // Claims and the work on them: one worker for each plan, and no plan lost.
 var claimMutants = []mutant{
 	{"claims/a plan that two claim", query("PlanClaimLock", dropLock("plans")), inPool("ClaimRaces")},
-	{"claims/what is locked hides what is behind it", in(inRepo, "choosing.in", swap("maxClaimLooks", "1")), inPostgres("TestClaimsBehindWhatCannotBeTaken")},
+	{"claims/what is locked hides what is behind it", in(inClaim, "choosing.in", swap("maxClaimLooks", "1")), inPostgres("TestClaimsBehindWhatCannotBeTaken")},
 	{"claims/attempts without end", in("internal/rules", "Expired", neverAll("p.MaxAttempts")), inPool("Claims")},
 	{"claims/a limit that is counted without its lock", query("PlanLimitLock", dropLock()), test("tests/faults", "TestLimitsOfKilledWorkers")},
-	{"claims/a limit whose lock somebody else has", in(inRepo, "choosing.limited", neverAll("locked")), test("tests/faults", "TestLimitsOfKilledWorkers")},
+	{"claims/a limit whose lock somebody else has", in(inClaim, "choosing.limited", neverAll("locked")), test("tests/faults", "TestLimitsOfKilledWorkers")},
 	{"claims/more than the limit", in("internal/rules", "Rooms.Take", dropAssign("key")), inPool("Claims/Limit")},
 	{"claims/more of an action than its limit", in("internal/rules", "Rooms.limitsOf", swap("c.Action", `""`)), inPool("Claims/ActionLimit")},
 	{"claims/an answer without end", in("internal/rules", "Choice.fitting", neverAll("limits.MaxReadBytes")), inPool("Claims/Bytes")},
@@ -45,8 +45,8 @@ var claimMutants = []mutant{
 	{"plans/deleted while one below is busy", query("PlanDelete.busy", never("l.state", "'processing'")), inPool("PlanEnds/Delete")},
 	{"plans/deleted beside a hold", in(inRepo, "plans.Delete", swap("queries.HoldGate", "queries.PlanByIndex")), inPostgres("TestPlanDeletionBesideAHold")},
 	{"plans/deleted below one that is kept, while one is busy", query("PlanDeleteKept.doomed", always("d.busy")), inPool("PlanEnds/Keep")},
-	{"claims/a plan that is committed late is never found", in(inRepo, "queueHeads.from", always("begun.Before")), inPostgres("TestPlanCommittedLateIsClaimed")},
-	{"claims/a plan that another owner gets", in(inRepo, "claimer.claimAll", swap("row.place", "0")), inPostgres("TestClaimsShareStatements")},
+	{"claims/a plan that is committed late is never found", in(inClaim, "queueHeads.from", always("begun.Before")), inPostgres("TestPlanCommittedLateIsClaimed")},
+	{"claims/a plan that another owner gets", in(inClaim, "Claimer.claimAll", swap("row.place", "0")), inPostgres("TestClaimsShareStatements")},
 	{"claims/a release that nobody sees", dropTrigger("plan_claim_release"), inPool("Claims")},
 	{"claims/work on a claim whose answer was lost is left", in("repo", "Work", never("ErrUnknownOutcome")), inMemory("Work")},
 	{"claims/work that was moved to another stage is ended", in("repo", "worker.end", dropField("Version")), inMemory("Work")},

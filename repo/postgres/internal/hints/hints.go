@@ -1,4 +1,5 @@
-package postgres
+// Package hints knows where rows are that are written often.
+package hints
 
 import (
 	"sync"
@@ -6,22 +7,22 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// hints are the places of rows, of sessions' counters or of leases, as this process last wrote them. A statement
+// Hints are the places of rows, of sessions' counters or of leases, as this process last wrote them. A statement
 // that is given one finds the row without the index, which leads it over each version of the row
 // that an open snapshot keeps (MessageAppendOne in queries/messages.sql). A hint is never relied
 // on: the statement locks the row that is there if it is the right one, and otherwise finds
 // none. The zero value is ready to use.
-type hints[K comparable] struct {
+type Hints[K comparable] struct {
 	mu sync.Mutex
 	at map[K]hint
 }
 
-// place is where a statement has left a row.
-type place[K comparable] struct {
-	key  K
-	hint pgtype.TID
-	// Of a session's counter: the statement has written the sequences from first to below next.
-	first, next int64
+// Place is where a statement has left a row.
+type Place[K comparable] struct {
+	Key  K
+	Hint pgtype.TID
+	// Of a session's counter: the statement has written the sequences from First to below Next.
+	First, Next int64
 }
 
 type hint struct {
@@ -35,8 +36,8 @@ type hint struct {
 // maxHints bounds the memory of hints, to about 1 MB. They matter for what is written most.
 const maxHints = 1 << 14
 
-// of returns where a row may be. The zero value: nobody knows.
-func (h *hints[K]) of(key K) pgtype.TID {
+// Of returns where a row may be. The zero value: nobody knows.
+func (h *Hints[K]) Of(key K) pgtype.TID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if known := h.at[key]; !known.shared {
@@ -45,27 +46,27 @@ func (h *hints[K]) of(key K) pgtype.TID {
 	return pgtype.TID{}
 }
 
-// learn notes where statements that were committed have left rows.
-func (h *hints[K]) learn(places ...place[K]) {
+// Learn notes where statements that were committed have left rows.
+func (h *Hints[K]) Learn(places ...Place[K]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.at == nil {
 		h.at = map[K]hint{}
 	}
 	for _, p := range places {
-		before, found := h.at[p.key]
+		before, found := h.at[p.Key]
 		if !found && len(h.at) >= maxHints {
 			for any := range h.at {
 				delete(h.at, any)
 				break
 			}
 		}
-		h.at[p.key] = hint{tid: p.hint, next: p.next, shared: found && before.next != p.first}
+		h.at[p.Key] = hint{tid: p.Hint, next: p.Next, shared: found && before.next != p.First}
 	}
 }
 
-// forget notes that a row is no longer where it was.
-func (h *hints[K]) forget(key K) {
+// Forget notes that a row is no longer where it was.
+func (h *Hints[K]) Forget(key K) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if known, found := h.at[key]; found {

@@ -1,4 +1,4 @@
-package postgres
+package write
 
 import (
 	"context"
@@ -9,12 +9,14 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/hints"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
 )
 
 // The bounds of writes that are committed together, and of those that wait. The
 // latter are far above what a busy service needs.
-var appendLimits = scheduler.Limits{
+var Limits = scheduler.Limits{
 	// Bytes cost the same in a group as alone. So a group of large messages is
 	// small, and leaves messages for the next connection.
 	GroupRows: 2000, GroupBytes: 256 << 10,
@@ -26,69 +28,41 @@ var appendLimits = scheduler.Limits{
 }
 
 type (
-	writesGroup = commit.Group[repo.ID, *turn]
-	task        = commit.Task[repo.ID, *turn]
+	writesGroup = commit.Group[repo.ID, *Turn]
+	task        = commit.Task[repo.ID, *Turn]
 )
 
-// appends is an executor that makes turns. It sets their outcomes.
-type appends interface {
-	append(ctx context.Context, a *turn) error
-}
-
-var (
-	_ appends = (*pooled)(nil)
-	_ appends = bound{}
-)
-
-// appender commits turns in groups. A group never waits for a counter row. A session whose row
+// Appender commits turns in groups. A group never waits for a counter row. A session whose row
 // is locked waits separately, in a group of its own.
-type appender struct {
-	*commit.Committer[repo.ID, *turn]
+type Appender struct {
+	*commit.Committer[repo.ID, *Turn]
 
 	conns  conn.Conns
 	budget *commit.Budget
-	// tell says what is new, after each commit.
-	tell  func(...news)
-	hints hints[repo.ID]
+	// tell is told of turns that were made, after each commit.
+	tell  func(...*Turn)
+	hints hints.Hints[repo.ID]
 	// scopes are those that others hold.
 	scopes *heldScopes
 	// making is a lock: one caller at a time creates scopes.
 	making chan struct{}
 }
 
-func newAppender(pool *pooled) *appender {
-	p := &appender{conns: pool.conns, budget: pool.budget, tell: pool.changed, making: make(chan struct{}, 1)}
-	p.scopes = newHeldScopes(pool.conns, pool.budget)
-	p.Committer = commit.New(pool.budget, commit.Config[repo.ID, *turn]{
-		Kind: "append", Limits: appendLimits, Waits: true, Shares: (*turn).sharesScope,
-		Commit: func(g *writesGroup) { (&writer{writesGroup: g, appender: p}).commit() },
+// New returns an appender. The caller must close it.
+func New(conns conn.Conns, budget *commit.Budget, tell func(...*Turn)) *Appender {
+	p := &Appender{conns: conns, budget: budget, tell: tell, making: make(chan struct{}, 1)}
+	p.scopes = newHeldScopes(conns, budget)
+	p.Committer = commit.New(budget, commit.Config[repo.ID, *Turn]{
+		Kind: "append", Limits: Limits, Waits: true, Shares: (*Turn).sharesScope,
+		Commit: func(g *writesGroup) { (&writer{writesGroup: g, Appender: p}).commit() },
 	})
 	return p
 }
 
-func (p *appender) close() {
-	p.Close()
+// Close waits for the groups under way. Nothing may be submitted any more.
+func (p *Appender) Close() {
+	p.Committer.Close()
 	p.scopes.close()
-}
-
-func (p *pooled) append(ctx context.Context, a *turn) error {
-	return p.submitted(ctx, "append", a, func() error { return committerOf(p, newAppender).make(ctx, a) })
-}
-
-// append waits for the counter row.
-func (b bound) append(ctx context.Context, a *turn) error {
-	err := b.read(ctx, func(q db.DBTX) error {
-		if isLone(a) {
-			if made, err := appendOneBehind(ctx, q, a); made || err != nil {
-				return err
-			}
-		}
-		return appendInTx(ctx, q, a)
-	})
-	if err == nil {
-		b.changed(newsOf(a)...)
-	}
-	return err
 }
 
 // A group makes a write, or says what is in its way. That is for the caller to clear, who holds up
@@ -101,8 +75,8 @@ var (
 	errScopeHeld = errors.New("a shared scope is locked elsewhere")
 )
 
-// make has a turn made in a group, as often as something was in its way.
-func (p *appender) make(ctx context.Context, a *turn) error {
+// Make has a turn made in a group, as often as something was in its way.
+func (p *Appender) Make(ctx context.Context, a *Turn) error {
 	for {
 		if err := p.awaitScopes(ctx, a); err != nil {
 			return inDoubt(a, err)
@@ -125,10 +99,10 @@ func (p *appender) make(ctx context.Context, a *turn) error {
 }
 
 // inDoubt is the error of a turn that is not made, which an earlier attempt may have made.
-func inDoubt(a *turn, err error) error { return conn.Settled(conn.AfterDoubt(a.Unsure, err)) }
+func inDoubt(a *Turn, err error) error { return conn.Settled(conn.AfterDoubt(a.Unsure, err)) }
 
 // awaitScopes waits while a scope that a turn changes is known to be held.
-func (p *appender) awaitScopes(ctx context.Context, a *turn) error {
+func (p *Appender) awaitScopes(ctx context.Context, a *Turn) error {
 	if len(a.State.Scopes) == 0 {
 		return nil
 	}
@@ -149,13 +123,13 @@ func (p *appender) awaitScopes(ctx context.Context, a *turn) error {
 // that is creating one of them may stay open for long. So the call waits for it in short
 // attempts, of which there is one at a time, and leaves the pool's connections to others,
 // until its patience is at an end.
-func (p *appender) makeScopes(ctx context.Context, a *turn) error {
+func (p *Appender) makeScopes(ctx context.Context, a *Turn) error {
 	begun, patience := time.Now(), a.met.patience
 	for attempt := 1; ; attempt++ {
 		err := p.tryScopes(ctx, a.met.missing)
 		switch {
-		case conn.Violates(err, stateSession):
-			return sessionNotFound(a.SessionID)
+		case conn.Violates(err, convert.StateSession):
+			return convert.SessionNotFound(a.SessionID)
 		case conn.HasCode(err, conn.LockNotAvailable):
 			if patience > 0 && time.Since(begun) >= patience {
 				return &conn.Error{Sentinel: repo.ErrContention, Cause: conn.ErrLockTimeout}
@@ -174,7 +148,7 @@ func (p *appender) makeScopes(ctx context.Context, a *turn) error {
 	}
 }
 
-func (p *appender) tryScopes(ctx context.Context, scopes []repo.Scope) error {
+func (p *Appender) tryScopes(ctx context.Context, scopes []repo.Scope) error {
 	select {
 	case p.making <- struct{}{}:
 	case <-ctx.Done():
@@ -185,14 +159,14 @@ func (p *appender) tryScopes(ctx context.Context, scopes []repo.Scope) error {
 	return p.conns.Run(ctx, conn.Reading, func(q db.DBTX) error {
 		p := &conn.Pipeline{}
 		p.Add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q) })
-		lockScopes(ctx, p, scopes)
+		LockScopes(ctx, p, scopes)
 		return p.Send(ctx, q)
 	})
 }
 
 // catchUp tells a session of the lease in a transaction of its own, whose outcome does not
 // matter: the write is tried again.
-func (p *appender) catchUp(ctx context.Context, refused error) error {
+func (p *Appender) catchUp(ctx context.Context, refused error) error {
 	for attempt := 1; ; attempt++ {
 		err := p.conns.Run(ctx, conn.Reading, func(q db.DBTX) error { return catchUp(ctx, q, refused) })
 		if !conn.IsPassing(err) || ctx.Err() != nil || !conn.Pause(ctx, attempt) {

@@ -1,4 +1,4 @@
-package postgres
+package claim
 
 import (
 	"context"
@@ -18,7 +18,7 @@ type claiming struct {
 	claim repo.Claim
 	// alike is what it asks for. Those that ask for the same share a statement.
 	alike string
-	rows  []claimedRow
+	Rows  []Claimed
 }
 
 // Size implements commit.Item.
@@ -26,11 +26,11 @@ func (c *claiming) Size() scheduler.Size {
 	return scheduler.Size{Rows: c.claim.Limit, Bytes: len(c.alike) + len(c.claim.Owner)}
 }
 
-// claimer makes claims in groups: those that ask for the same, for whichever owners, while
+// Claimer makes claims in groups: those that ask for the same, for whichever owners, while
 // a claim like them is under way are one statement. Its plans go to the owners in the
 // order in which they asked. Workers of one process that claimed one by one would look at
 // the same plans, at the head of the queue, and each would wait for a commit of its own.
-type claimer struct {
+type Claimer struct {
 	*commit.Committer[string, *claiming]
 
 	heads queueHeads
@@ -42,54 +42,37 @@ var claimLimits = scheduler.Limits{
 	Items: 1 << 16, Rows: 1 << 20, Bytes: 256 << 20, Callers: 1 << 16,
 }
 
-func newClaimer(p *pooled) *claimer {
-	c := &claimer{}
-	c.Committer = commit.New(p.budget, commit.Config[string, *claiming]{Kind: "claim", Limits: claimLimits, Once: true, Unordered: true, Commit: c.claimAll})
+// New returns a claimer. The caller must close it.
+func New(budget *commit.Budget) *Claimer {
+	c := &Claimer{}
+	c.Committer = commit.New(budget, commit.Config[string, *claiming]{Kind: "claim", Limits: claimLimits, Once: true, Unordered: true, Commit: c.claimAll})
 	return c
 }
 
-func (c *claimer) close() { c.Close() }
-
-// claim makes a claim together with others, and waits for the answer.
-func (p *pooled) claim(ctx context.Context, claim repo.Claim) ([]claimedRow, error) {
+// NewClaiming returns a claim that was checked.
+func NewClaiming(claim repo.Claim) (*claiming, error) {
 	alike, err := json.Marshal([]any{claim.Namespaces, claim.AllNamespaces, claim.Phases, claim.Actions, claim.TTL})
-	if err != nil {
-		return nil, err
-	}
-	one := &claiming{claim: claim, alike: string(alike)}
-	err = p.submitted(ctx, "claim", one, func() error { return committerOf(p, newClaimer).Submit(ctx, one.alike, one) })
-	committerOf(p, newPlanSweeper).wake()
-	if err != nil {
-		return nil, err // one may still be in a group
-	}
-	return one.rows, nil
+	return &claiming{claim: claim, alike: string(alike)}, err
 }
 
-// claim has nothing to do with claims elsewhere.
-func (b bound) claim(ctx context.Context, claim repo.Claim) ([]claimedRow, error) {
+// Make makes a claim together with others, and waits for the answer.
+func (c *Claimer) Make(ctx context.Context, one *claiming) error {
+	return c.Submit(ctx, one.alike, one)
+}
+
+// InTx has nothing to do with claims elsewhere.
+func InTx(ctx context.Context, q db.DBTX, claim repo.Claim) ([]Claimed, error) {
 	owners := make([]string, claim.Limit)
 	for i := range owners {
 		owners[i] = claim.Owner
 	}
-	return ask(ctx, b.write, func(q db.DBTX) ([]claimedRow, error) {
-		return claimPlans(ctx, q, claim, owners, &queueHeads{}, "")
-	})
+	return claimPlans(ctx, q, claim, owners, &queueHeads{}, "")
 }
-
-// claims is an executor that makes claims.
-type claims interface {
-	claim(ctx context.Context, claim repo.Claim) ([]claimedRow, error)
-}
-
-var (
-	_ claims = (*pooled)(nil)
-	_ claims = bound{}
-)
 
 type claimTask = commit.Task[string, *claiming]
 
 // claimAll sends a statement for the claims of each key.
-func (c *claimer) claimAll(g *commit.Group[string, *claiming]) {
+func (c *Claimer) claimAll(g *commit.Group[string, *claiming]) {
 	for tasks := g.Tasks; len(tasks) > 0; {
 		alike := 1
 		for alike < len(tasks) && tasks[alike].Key == tasks[0].Key {
@@ -107,7 +90,7 @@ func (c *claimer) claimAll(g *commit.Group[string, *claiming]) {
 			return func() {
 				for _, row := range rows {
 					one := whose[row.place]
-					one.rows = append(one.rows, row)
+					one.Rows = append(one.Rows, row)
 				}
 				for _, t := range tasks {
 					g.Done(t, nil)

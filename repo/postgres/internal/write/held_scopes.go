@@ -1,4 +1,4 @@
-package postgres
+package write
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 // heldScopes are the shared scopes that a group has found locked for longer than it waits. The
@@ -77,7 +78,7 @@ func (h *heldScopes) add(scope repo.Scope) {
 
 // await waits while one of the scopes of a turn is held, at most for patience, if that is not
 // zero. It reports false if that or the context has ended.
-func (h *heldScopes) await(ctx context.Context, a *turn, patience time.Duration) bool {
+func (h *heldScopes) await(ctx context.Context, a *Turn, patience time.Duration) bool {
 	var ended <-chan time.Time
 	for s := h.first(a); s != nil; s = h.first(a) {
 		if patience != 0 && ended == nil {
@@ -101,7 +102,7 @@ func (h *heldScopes) await(ctx context.Context, a *turn, patience time.Duration)
 }
 
 // first joins those who wait for the first scope that is held, if any.
-func (h *heldScopes) first(a *turn) *heldScope {
+func (h *heldScopes) first(a *Turn) *heldScope {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.held) == 0 {
@@ -170,7 +171,7 @@ func (h *heldScopes) release(s *heldScope) {
 func (h *heldScopes) look(due []*heldScope) {
 	var rows []db.TurnLockScopesRow
 	err := h.conns.Run(h.ctx, conn.Reading, func(q db.DBTX) (err error) {
-		params := lockParams(each(due, func(s *heldScope) repo.Scope { return s.scope }))
+		params := lockParams(convert.Each(due, func(s *heldScope) repo.Scope { return s.scope }))
 		rows, err = queries.TurnLockScopes(h.ctx, q, params)
 		return err
 	})

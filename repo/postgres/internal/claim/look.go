@@ -1,4 +1,4 @@
-package postgres
+package claim
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 // A claim looks at the first plans of each lane, without locks; chooses (rules.Choice); locks what it has chosen, with others in place
@@ -60,7 +61,7 @@ type choosing struct {
 }
 
 // claimPlans claims one plan for each owner, as far as there are any.
-func claimPlans(ctx context.Context, q db.DBTX, claim repo.Claim, owners []string, heads *queueHeads, key string) ([]claimedRow, error) {
+func claimPlans(ctx context.Context, q db.DBTX, claim repo.Claim, owners []string, heads *queueHeads, key string) ([]Claimed, error) {
 	for try := 0; ; try++ {
 		c := &choosing{
 			Choice: rules.Choice{Rooms: rules.Rooms{}, Most: len(owners)}, claim: claim, q: q,
@@ -81,7 +82,7 @@ func claimPlans(ctx context.Context, q db.DBTX, claim repo.Claim, owners []strin
 	}
 }
 
-func (c *choosing) make(ctx context.Context, owners []string, heads *queueHeads, key string) (rows []claimedRow, err error) {
+func (c *choosing) make(ctx context.Context, owners []string, heads *queueHeads, key string) (rows []Claimed, err error) {
 	if c.own != nil {
 		defer conn.RollbackOpen(ctx, c.own)
 	}
@@ -90,7 +91,7 @@ func (c *choosing) make(ctx context.Context, owners []string, heads *queueHeads,
 	} else {
 		namespaces := drawn(c.claim)
 		from, looked := heads.from(key)
-		err = c.in(ctx, namespaces, lanesIn(c.claim, namespaces), from)
+		err = c.in(ctx, namespaces, LanesIn(c.claim, namespaces), from)
 		if len(c.Taken) > 0 {
 			looked(c.first)
 		}
@@ -126,7 +127,7 @@ func (c *choosing) anywhere(ctx context.Context, heads *queueHeads, key string) 
 		var lanes []lane
 		p := &conn.Pipeline{}
 		p.Add(func(q db.DBTX) (err error) {
-			namespaces, others, lanes, err = lanesAnywhere(ctx, q, c.claim, after, c.Most-len(c.Taken)+laneRows)
+			namespaces, others, lanes, err = LanesAnywhere(ctx, q, c.claim, after, c.Most-len(c.Taken)+laneRows)
 			return err
 		})
 		if err := c.send(ctx, p); err != nil || len(namespaces)+len(others) == 0 {
@@ -232,7 +233,7 @@ func (c *choosing) look(ctx context.Context, queued []*open, depth int, due []*o
 		}
 	}
 	if len(due) > 0 {
-		params := db.PlanClaimDueParams{LeaseNamespace: leaseNamespace, Depth: int32(window)}
+		params := db.PlanClaimDueParams{LeaseNamespace: convert.LeaseNamespace, Depth: int32(window)}
 		of := map[string]*open{}
 		for _, o := range due {
 			of[o.namespace], o.rows = o, 0
@@ -319,12 +320,12 @@ func (c *choosing) take(ctx context.Context) error {
 			if len(try.Of) == 0 {
 				continue
 			}
-			params := db.PlanClaimLockParams{State: string(repo.PlanQueued), IsLast: i == len(tries), LeaseNamespace: leaseNamespace, Most: int32(try.Most)}
+			params := db.PlanClaimLockParams{State: string(repo.PlanQueued), IsLast: i == len(tries), LeaseNamespace: convert.LeaseNamespace, Most: int32(try.Most)}
 			if try.Of[0].Expired {
 				params.State = string(repo.PlanProcessing)
 			}
 			for _, one := range try.Of {
-				params.Ids, params.Phases = append(params.Ids, toUUID(one.Plan)), append(params.Phases, string(one.Phase))
+				params.Ids, params.Phases = append(params.Ids, convert.UUID(one.Plan)), append(params.Phases, string(one.Phase))
 			}
 			p.Add(func(q db.DBTX) error {
 				rows, err := queries.PlanClaimLock(ctx, q, params)

@@ -1,4 +1,4 @@
-package postgres
+package claim
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 // lane is what a claim asks for: a namespace, a phase, a priority, and an action or "" for any.
@@ -26,8 +27,8 @@ func drawn(claim repo.Claim) []string {
 	return namespaces
 }
 
-// lanesIn returns the lanes of a claim in namespaces.
-func lanesIn(claim repo.Claim, namespaces []string) (lanes []lane) {
+// LanesIn returns the lanes of a claim in namespaces.
+func LanesIn(claim repo.Claim, namespaces []string) (lanes []lane) {
 	actions := claim.Actions
 	if len(actions) == 0 {
 		actions = []string{""}
@@ -44,8 +45,8 @@ func lanesIn(claim repo.Claim, namespaces []string) (lanes []lane) {
 	return lanes
 }
 
-// laneColumns returns lanes as the arguments of a query.
-func laneColumns(lanes []lane) (namespaces, phases, actions []string, priorities []int16) {
+// LaneColumns returns lanes as the arguments of a query.
+func LaneColumns(lanes []lane) (namespaces, phases, actions []string, priorities []int16) {
 	for _, l := range lanes {
 		namespaces, phases, actions = append(namespaces, l.namespace), append(phases, l.phase), append(actions, l.action)
 		priorities = append(priorities, l.priority)
@@ -53,10 +54,10 @@ func laneColumns(lanes []lane) (namespaces, phases, actions []string, priorities
 	return namespaces, phases, actions, priorities
 }
 
-// lanesAnywhere returns up to maxRows lanes of the namespaces behind one, with these, and other namespaces that have claims which may
+// LanesAnywhere returns up to maxRows lanes of the namespaces behind one, with these, and other namespaces that have claims which may
 // have expired.
-func lanesAnywhere(ctx context.Context, q db.DBTX, claim repo.Claim, after string, maxRows int) (namespaces, others []string, lanes []lane, err error) {
-	params := db.PlanLanesParams{LeaseNamespace: leaseNamespace, After: after, Actions: claim.Actions, MaxRows: int32(maxRows)}
+func LanesAnywhere(ctx context.Context, q db.DBTX, claim repo.Claim, after string, maxRows int) (namespaces, others []string, lanes []lane, err error) {
+	params := db.PlanLanesParams{LeaseNamespace: convert.LeaseNamespace, After: after, Actions: claim.Actions, MaxRows: int32(maxRows)}
 	for _, phase := range claim.Phases {
 		params.Phases = append(params.Phases, string(phase))
 	}
@@ -81,7 +82,7 @@ func lanesAnywhere(ctx context.Context, q db.DBTX, claim repo.Claim, after strin
 // actionLanes returns a lane for each action that has plans in a lane for any, and is not at its limit.
 func actionLanes(ctx context.Context, q db.DBTX, ofAny []lane) (lanes []lane, err error) {
 	params := db.PlanActionLanesParams{MaxRows: maxActionLanes}
-	params.Namespaces, params.Phases, _, params.Priorities = laneColumns(ofAny)
+	params.Namespaces, params.Phases, _, params.Priorities = LaneColumns(ofAny)
 	rows, err := queries.PlanActionLanes(ctx, q, params)
 	for _, row := range rows {
 		l := ofAny[row.Place-1]

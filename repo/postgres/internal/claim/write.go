@@ -1,4 +1,4 @@
-package postgres
+package claim
 
 import (
 	"context"
@@ -8,12 +8,13 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
-// claimedRow is a plan that was claimed for an owner, by its place among those who ask.
-type claimedRow struct {
-	plan  db.Plan
-	lease repo.Lease
+// Claimed is a plan that was claimed for an owner, by its place among those who ask.
+type Claimed struct {
+	Plan  db.Plan
+	Lease repo.Lease
 	place int
 }
 
@@ -27,15 +28,15 @@ type claimWrites struct {
 }
 
 // write writes what was chosen, and commits. A plan whose lease somebody has acquired meanwhile leaves its owner without.
-func (c *choosing) write(ctx context.Context, owners []string) (rows []claimedRow, err error) {
+func (c *choosing) write(ctx context.Context, owners []string) (rows []Claimed, err error) {
 	if len(c.Taken)+len(c.ended)+len(c.held.Ids) == 0 {
 		return nil, nil
 	}
 	now, until := c.now, c.now.Add(c.claim.TTL)
 	w := &claimWrites{
-		lease: db.PlanClaimLeaseParams{LeaseNamespace: leaseNamespace, Now: now, Until: until},
-		start: db.PlanClaimStartParams{LeaseNamespace: leaseNamespace, Now: now},
-		note:  db.PlanClaimNoteParams{LeaseNamespace: leaseNamespace, Until: until}, failed: db.PlanClaimErrorParams{Now: now},
+		lease: db.PlanClaimLeaseParams{LeaseNamespace: convert.LeaseNamespace, Now: now, Until: until},
+		start: db.PlanClaimStartParams{LeaseNamespace: convert.LeaseNamespace, Now: now},
+		note:  db.PlanClaimNoteParams{LeaseNamespace: convert.LeaseNamespace, Until: until}, failed: db.PlanClaimErrorParams{Now: now},
 	}
 	for _, one := range c.ended {
 		w.add(one, c.locked[one.Plan], owners[0])
@@ -58,7 +59,7 @@ func (c *choosing) write(ctx context.Context, owners []string) (rows []claimedRo
 	}
 	for place, one := range c.Taken {
 		if i := slices.IndexFunc(started, func(plan db.Plan) bool { return plan.ID.Bytes == one.Plan }); i >= 0 {
-			rows = append(rows, claimedRow{started[i], leaseOf(repo.PlanLease(one.Plan), db.LeaseGetRow{
+			rows = append(rows, Claimed{started[i], convert.Lease(repo.PlanLease(one.Plan), db.LeaseGetRow{
 				Owner: owners[place], Token: c.locked[one.Plan].Token, AcquiredAt: now, ExpiresAt: until,
 			}), place})
 		}

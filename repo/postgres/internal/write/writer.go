@@ -1,4 +1,4 @@
-package postgres
+package write
 
 import (
 	"context"
@@ -10,12 +10,14 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/hints"
 )
 
 // writer makes the writes of a group.
 type writer struct {
 	*writesGroup
-	*appender
+	*Appender
 	// awaits: the group waits briefly for scopes that others lock.
 	awaits bool
 }
@@ -36,7 +38,7 @@ func (w *writer) commit() {
 }
 
 // isLone reports whether a write is one message: then one statement makes it.
-func isLone(a *turn) bool { return len(a.Messages) == 1 && a.OnlyMessages() }
+func isLone(a *Turn) bool { return len(a.Messages) == 1 && a.OnlyMessages() }
 
 // fewLone is for how many messages their statements cost less than the ledger's.
 const fewLone = 6
@@ -62,7 +64,7 @@ func (w *writer) sendLone(ctx context.Context, q db.DBTX, tasks []*task) (func()
 	for i, t := range tasks {
 		p.Add(func(q db.DBTX) (err error) {
 			a := t.Item
-			if rows[i], err = appendOne(ctx, q, a, w.hints.of(a.SessionID)); conn.IsNoRows(err) {
+			if rows[i], err = appendOne(ctx, q, a, w.hints.Of(a.SessionID)); conn.IsNoRows(err) {
 				return nil
 			}
 			return err
@@ -73,42 +75,30 @@ func (w *writer) sendLone(ctx context.Context, q db.DBTX, tasks []*task) (func()
 	}
 	return func() {
 		var rest []*task
-		var places []place[repo.ID]
-		var news []news
+		var places []hints.Place[repo.ID]
+		var made []*Turn
 		for i, t := range tasks {
 			a, row := t.Item, &rows[i]
 			if !row.Hint.Valid {
-				w.hints.forget(a.SessionID)
+				w.hints.Forget(a.SessionID)
 				rest = append(rest, t)
 				continue
 			}
-			a.outcome = outcome{first: row.Sequence, createdAt: &row.UpdatedAt}
-			places, news = append(places, place[repo.ID]{a.SessionID, row.Hint, row.Sequence, row.Sequence + 1}), append(news, newsOf(a)...)
+			a.Outcome = Outcome{First: row.Sequence, CreatedAt: &row.UpdatedAt}
+			places, made = append(places, hints.Place[repo.ID]{Key: a.SessionID, Hint: row.Hint, First: row.Sequence, Next: row.Sequence + 1}), append(made, a)
 			w.Done(t, nil)
 		}
-		w.hints.learn(places...)
-		w.tell(news...)
+		w.hints.Learn(places...)
+		w.tell(made...)
 		w.Run(rest, w.sendTurns)
 	}, nil, nil
 }
 
-// appendOneBehind sends the statement of one message behind one that waits for the counter row, and reports whether it was written.
-func appendOneBehind(ctx context.Context, q db.DBTX, a *turn) (bool, error) {
-	row, err := conn.After(ctx, q,
-		func(q db.DBTX) error { return queries.TurnAwaitCounters(ctx, q, toUUIDs([]repo.ID{a.SessionID})) },
-		func(q db.DBTX) (db.MessageAppendOneRow, error) { return appendOne(ctx, q, a, pgtype.TID{}) })
-	if conn.IsNoRows(err) {
-		return false, nil
-	}
-	a.outcome = outcome{first: row.Sequence, createdAt: &row.UpdatedAt}
-	return err == nil, err
-}
-
-func appendOne(ctx context.Context, q db.DBTX, a *turn, hint pgtype.TID) (db.MessageAppendOneRow, error) {
+func appendOne(ctx context.Context, q db.DBTX, a *Turn, hint pgtype.TID) (db.MessageAppendOneRow, error) {
 	m := &a.Messages[0]
 	return queries.MessageAppendOne(ctx, q, db.MessageAppendOneParams{
-		SessionID:  toUUID(a.SessionID),
-		ID:         toUUID(m.ID),
+		SessionID:  convert.UUID(a.SessionID),
+		ID:         convert.UUID(m.ID),
 		Role:       string(m.Role),
 		Content:    m.Content,
 		Metadata:   string(m.Metadata),
@@ -173,15 +163,17 @@ func (w *writer) lock(ctx context.Context, pg *pgx.Conn, tasks []*task) (l *ledg
 	return l, p.Send(ctx, pg)
 }
 
-func turnsOf(tasks []*task) []*turn { return each(tasks, func(t *task) *turn { return t.Item }) }
+func turnsOf(tasks []*task) []*Turn {
+	return convert.Each(tasks, func(t *task) *Turn { return t.Item })
+}
 
 // settle answers tasks after their transaction, or leaves them to the scheduler.
 func (w *writer) settle(tasks []*task, l *ledger, decided map[*task]decision) {
-	w.hints.learn(l.places...)
+	w.hints.Learn(l.places...)
 	if l.otherLevel {
 		w.conns.OtherLevel.Store(true)
 	}
-	var news []news
+	var made []*Turn
 	var deferrals []*task
 	for _, t := range tasks {
 		switch d, met := decided[t], &t.Item.met; {
@@ -197,12 +189,12 @@ func (w *writer) settle(tasks []*task, l *ledger, decided map[*task]decision) {
 			w.Return(t)
 		default:
 			if d.err == nil {
-				news = append(news, newsOf(t.Item)...)
+				made = append(made, t.Item)
 			}
 			w.Done(t, d.err)
 		}
 	}
-	w.tell(news...)
+	w.tell(made...)
 	for _, t := range deferrals {
 		w.Run([]*task{t}, w.sendTurns)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
 func (p *plans) SetLimit(ctx context.Context, limit repo.PlanLimit) error {
@@ -31,34 +31,9 @@ func (p *plans) Limits(ctx context.Context, page repo.Page) (repo.List[repo.Plan
 	return listed(p.exec.read, list, err, func(by way) ([]db.PlanLimitListRow, error) {
 		namespace, action, _ := strings.Cut(list.After, "\x00")
 		return run(ctx, by, queries.PlanLimitList, db.PlanLimitListParams{
-			Namespace: namespace, ActionName: action, MaxRows: int32(list.Limit + 1), View: toNullable(p.view),
+			Namespace: namespace, ActionName: action, MaxRows: int32(list.Limit + 1), View: convert.Nullable(p.view),
 		})
 	}, func(row db.PlanLimitListRow) (repo.PlanLimit, error) {
 		return repo.PlanLimit{Namespace: row.Namespace, Action: row.ActionName, AtOnce: int(row.AtOnce), Claimed: int(row.Claimed)}, nil
-	})
-}
-
-// limited adds statements that lock the limits of namespaces, and then read what they allow.
-func (c *choosing) limited(ctx context.Context, p *conn.Pipeline, namespaces []string) {
-	locked := map[repo.PlanLimit]bool{}
-	p.Add(func(q db.DBTX) error {
-		rows, err := queries.PlanLimitLock(ctx, q, namespaces)
-		for _, row := range rows {
-			locked[repo.PlanLimit{Namespace: row.Namespace, Action: row.ActionName}] = true
-		}
-		return err
-	})
-	p.Add(func(q db.DBTX) error {
-		rows, err := queries.PlanLimitRoom(ctx, q, namespaces)
-		for _, row := range rows {
-			key := repo.PlanLimit{Namespace: row.Namespace, Action: row.ActionName}
-			c.Rooms[key] = int(row.Room)
-			if !locked[key] {
-				c.Rooms[key] = min(c.Rooms[key], 0)
-				c.skipped = c.skipped || row.IsCurrent
-			}
-			c.byAction = c.byAction || key.Action != ""
-		}
-		return err
 	})
 }

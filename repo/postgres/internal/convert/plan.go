@@ -1,4 +1,4 @@
-package postgres
+package convert
 
 import (
 	"encoding/json"
@@ -15,10 +15,10 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// toOptionalUUID stores the zero id as null, and fromOptionalUUID reads it.
-func toOptionalUUID(id repo.ID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: !id.IsZero()} }
+// OptionalUUID stores the zero id as null, and fromOptionalUUID reads it.
+func OptionalUUID(id repo.ID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: !id.IsZero()} }
 
-func fromOptionalUUID(id pgtype.UUID) repo.ID {
+func OptionalID(id pgtype.UUID) repo.ID {
 	if !id.Valid {
 		return repo.ID{}
 	}
@@ -34,7 +34,7 @@ func storedName(name string) (repo.ActionName, error) {
 	return parsed, nil
 }
 
-func actionOf(row db.Action) (repo.Action, error) {
+func Action(row db.Action) (repo.Action, error) {
 	name, err := storedName(row.Name)
 	if err != nil {
 		return repo.Action{}, err
@@ -56,30 +56,30 @@ func actionOf(row db.Action) (repo.Action, error) {
 	}
 	return repo.Action{
 		Name:     name,
-		Archived: row.State == actionArchived,
+		Archived: row.State == ActionArchived,
 		Version:  row.Version,
 		ActionDefinition: repo.ActionDefinition{
 			Description:       row.Description,
 			DefinitionOfDone:  row.DefinitionOfDone,
-			StrategyActor:     fromNullable(row.StrategyActor),
-			ExecutionActor:    fromNullable(row.ExecutionActor),
-			ReviewActor:       fromNullable(row.ReviewActor),
-			ApplyActor:        fromNullable(row.ApplyActor),
-			EstimationActor:   fromNullable(row.EstimationActor),
-			InvariantActor:    fromNullable(row.InvariantActor),
-			AutomationProfile: fromNullable(row.AutomationProfile),
+			StrategyActor:     FromNullable(row.StrategyActor),
+			ExecutionActor:    FromNullable(row.ExecutionActor),
+			ReviewActor:       FromNullable(row.ReviewActor),
+			ApplyActor:        FromNullable(row.ApplyActor),
+			EstimationActor:   FromNullable(row.EstimationActor),
+			InvariantActor:    FromNullable(row.InvariantActor),
+			AutomationProfile: FromNullable(row.AutomationProfile),
 			Reusable:          row.Reusable,
 			ReadOnly:          row.ReadOnly,
 			InputsSchema:      row.InputsSchema,
 			MaxAttempts:       int(row.MaxAttempts),
-			MaxAge:            fromMicros(row.MaxAgeMicros),
-			Keep:              fromMicros(row.KeepMicros),
+			MaxAge:            FromMicros(row.MaxAgeMicros),
+			Keep:              FromMicros(row.KeepMicros),
 			Phases:            fromPhases(row.Phases),
 			Tags:              row.Tags,
 			Arguments:         arguments,
 			Invariants:        row.Invariants,
 		},
-		CreatedBy: fromNullable(row.CreatedBy),
+		CreatedBy: FromNullable(row.CreatedBy),
 		CreatedAt: row.CreatedAt.UTC(),
 		UpdatedAt: row.UpdatedAt.UTC(),
 	}, nil
@@ -88,7 +88,7 @@ func actionOf(row db.Action) (repo.Action, error) {
 // phaseBits are the bits of the phases in a column. All of them stand for none, which means all.
 var phaseBits = []repo.Phase{repo.PhaseStrategize, repo.PhaseExecute, repo.PhaseApply}
 
-func toPhases(phases []repo.Phase) int16 {
+func Phases(phases []repo.Phase) int16 {
 	bits := int16(0)
 	for i, phase := range phaseBits {
 		if len(phases) == 0 || slices.Contains(phases, phase) {
@@ -99,7 +99,7 @@ func toPhases(phases []repo.Phase) int16 {
 }
 
 func fromPhases(bits int16) (phases []repo.Phase) {
-	if bits == toPhases(nil) {
+	if bits == Phases(nil) {
 		return nil
 	}
 	for i, phase := range phaseBits {
@@ -110,18 +110,18 @@ func fromPhases(bits int16) (phases []repo.Phase) {
 	return phases
 }
 
-func fromMicros(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond }
+func FromMicros(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond }
 
-// fromTime reads an optional time.
-func fromTime(at *time.Time) time.Time {
+// FromTime reads an optional time.
+func FromTime(at *time.Time) time.Time {
 	if at == nil {
 		return time.Time{}
 	}
 	return at.UTC()
 }
 
-// toTime stores the zero time as null.
-func toTime(at time.Time) *time.Time {
+// ToTime stores the zero time as null.
+func ToTime(at time.Time) *time.Time {
 	if at.IsZero() {
 		return nil
 	}
@@ -135,27 +135,27 @@ func fromNaN(f float64) *float64 {
 	return &f
 }
 
-func planOf(row db.Plan) (repo.Plan, error) {
+func Plan(row db.Plan) (repo.Plan, error) {
 	action, err := storedName(row.ActionName)
 	if err != nil {
 		return repo.Plan{}, err
 	}
 	plan := repo.Plan{
 		ID:                      row.ID.Bytes,
-		Name:                    fromNullable(row.Name),
+		Name:                    FromNullable(row.Name),
 		Namespace:               row.Namespace,
-		SessionID:               fromOptionalUUID(row.SessionID),
-		Key:                     fromNullable(row.Key),
+		SessionID:               OptionalID(row.SessionID),
+		Key:                     FromNullable(row.Key),
 		Action:                  action,
-		ParentID:                fromOptionalUUID(row.ParentID),
+		ParentID:                OptionalID(row.ParentID),
 		RootID:                  row.RootID.Bytes,
 		Depth:                   int(row.Depth),
 		Attempt:                 int(row.Attempt),
 		MaxAttempts:             int(row.MaxAttempts),
 		Priority:                int(row.Priority),
-		NotBefore:               fromTime(row.NotBefore),
-		Deadline:                fromTime(row.Deadline),
-		Keep:                    fromMicros(row.KeepMicros),
+		NotBefore:               FromTime(row.NotBefore),
+		Deadline:                FromTime(row.Deadline),
+		Keep:                    FromMicros(row.KeepMicros),
 		Phases:                  fromPhases(row.Phases),
 		Description:             row.Description,
 		DefinitionOfDone:        row.DefinitionOfDone,
@@ -163,18 +163,18 @@ func planOf(row db.Plan) (repo.Plan, error) {
 		Projects:                make([]repo.ProjectLink, len(row.Projects)),
 		Arguments:               make([]repo.ArgumentValue, len(row.ArgumentNames)),
 		Invariants:              make([]repo.PlanInvariant, len(row.Invariants)),
-		AutomationProfile:       fromNullable(row.AutomationProfile),
-		AutomationProfileSource: fromNullable(row.AutomationProfileSource),
+		AutomationProfile:       FromNullable(row.AutomationProfile),
+		AutomationProfileSource: FromNullable(row.AutomationProfileSource),
 		AutomationSnapshot:      row.AutomationSnapshot,
-		Trace:                   fromNullable(row.Trace),
-		ErrorMessage:            fromNullable(row.ErrorMessage),
+		Trace:                   FromNullable(row.Trace),
+		ErrorMessage:            FromNullable(row.ErrorMessage),
 		ErrorDetails:            row.ErrorDetails,
 		ReversionCount:          int(row.ReversionCount),
 		LastCompletedStep:       row.LastCompletedStep,
-		LastCheckpointID:        fromNullable(row.LastCheckpointID),
+		LastCheckpointID:        FromNullable(row.LastCheckpointID),
 		Version:                 row.Version,
-		CancelReason:            fromNullable(row.CancelReason),
-		CancelledAt:             fromTime(row.CancelledAt),
+		CancelReason:            FromNullable(row.CancelReason),
+		CancelledAt:             FromTime(row.CancelledAt),
 		CreatedAt:               row.CreatedAt.UTC(),
 		UpdatedAt:               row.UpdatedAt.UTC(),
 	}
@@ -190,21 +190,21 @@ func planOf(row db.Plan) (repo.Plan, error) {
 	return plan, nil
 }
 
-func eventOf(row db.PlanHistory) repo.PlanEvent {
+func Event(row db.PlanHistory) repo.PlanEvent {
 	return repo.PlanEvent{
 		PlanID:     row.PlanID.Bytes,
 		Version:    row.Version,
 		Transition: repo.Transition(row.Transition),
-		From:       repo.Stage{Phase: repo.Phase(fromNullable(row.FromPhase)), State: repo.PlanState(fromNullable(row.FromState))},
+		From:       repo.Stage{Phase: repo.Phase(FromNullable(row.FromPhase)), State: repo.PlanState(FromNullable(row.FromState))},
 		To:         repo.Stage{Phase: repo.Phase(row.ToPhase), State: repo.PlanState(row.ToState)},
-		Actor:      fromNullable(row.Actor),
-		Reason:     fromNullable(row.Reason),
+		Actor:      FromNullable(row.Actor),
+		Reason:     FromNullable(row.Reason),
 		CreatedAt:  row.CreatedAt.UTC(),
 	}
 }
 
-// linkedPlansOf returns a session's plans in a view from texts "id/phase/state/namespace": the whole store may have linked others.
-func linkedPlansOf(view string, texts []string) (plans []repo.LinkedPlan) {
+// LinkedPlans returns a session's plans in a view from texts "id/phase/state/namespace": the whole store may have linked others.
+func LinkedPlans(view string, texts []string) (plans []repo.LinkedPlan) {
 	for _, text := range texts {
 		parts := strings.SplitN(text, "/", 4) // as many as the database wrote
 		var uuid pgtype.UUID
@@ -216,3 +216,6 @@ func linkedPlansOf(view string, texts []string) (plans []repo.LinkedPlan) {
 	}
 	return plans
 }
+
+// ActionArchived is the state of an archived action.
+const ActionArchived = "archived"

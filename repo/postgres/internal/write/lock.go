@@ -1,0 +1,134 @@
+package write
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
+)
+
+// waiting says which locks a transaction waits for. The others it skips. It may create
+// the rows of scopes that do not exist, and waits then for others that do. brief bounds
+// each wait.
+type waiting struct{ sessions, scopes, creates, brief bool }
+
+// lock adds the statements that lock the rows, in an order that all transactions have.
+func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
+	limit := func() {
+		if waits.brief {
+			p.Add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q) })
+		}
+	}
+	if waits.sessions {
+		limit()
+	}
+	l.lockCounters(ctx, p, waits.sessions)
+	l.lockUsages(ctx, p, waits.sessions)
+	if waits.scopes && !waits.sessions && len(l.scopes) > 0 {
+		limit() // only now, so that the setting is what the counters' statement returns
+	}
+	l.lockScopes(ctx, p, waits)
+	l.lockWork(ctx, p, waits.sessions)
+}
+
+func (l *ledger) lockCounters(ctx context.Context, p *conn.Pipeline, waits bool) {
+	sessions := sortedIDs(l.counters)
+	if len(sessions) > 0 && waits {
+		p.Add(func(q db.DBTX) error { return queries.TurnAwaitCounters(ctx, q, sessions) })
+	}
+	if len(sessions) > 0 {
+		p.Add(func(q db.DBTX) error {
+			rows, err := queries.TurnLockCounters(ctx, q, db.TurnLockCountersParams{SessionIds: sessions, Hints: convert.Each(sessions, l.hintOf)})
+			for _, row := range rows {
+				if row.Held && waits {
+					continue // it was deleted during the wait
+				}
+				l.begun = row.Now
+				l.counters[row.SessionID.Bytes] = &counterRow{
+					next: row.NextSequence, stored: row.NextSequence, follows: row.Follows, wasFollows: row.Follows,
+					held: row.Held, hint: row.Hint, updated: row.UpdatedAt, fence: row.Fence, fencedOnly: row.FencedOnly,
+					patience: conn.PatienceOf(row.LockTimeout),
+				}
+				l.otherLevel = l.otherLevel || row.OtherLevel
+			}
+			return err
+		})
+	}
+}
+
+// hintOf returns where a session's counter may be.
+func (l *ledger) hintOf(id pgtype.UUID) pgtype.TID {
+	if l.hints == nil {
+		return pgtype.TID{}
+	}
+	return l.hints.Of(id.Bytes)
+}
+
+func (l *ledger) lockUsages(ctx context.Context, p *conn.Pipeline, waits bool) {
+	sessions := sortedIDs(l.usages)
+	if len(sessions) > 0 && waits {
+		p.Add(func(q db.DBTX) error { return queries.TurnAwaitUsages(ctx, q, sessions) })
+	}
+	if len(sessions) > 0 {
+		p.Add(func(q db.DBTX) error {
+			rows, err := queries.TurnLockUsages(ctx, q, sessions)
+			for _, row := range rows {
+				l.usages[row.SessionID.Bytes] = &usageRow{
+					total:  convert.Usage(row.InputTokens, row.OutputTokens, row.CostNanos),
+					budget: (*repo.Cost)(row.BudgetNanos),
+				}
+			}
+			return err
+		})
+	}
+}
+
+func (l *ledger) lockScopes(ctx context.Context, p *conn.Pipeline, waits waiting) {
+	scopes := sortedScopes(l.scopes)
+	switch {
+	case len(scopes) == 0:
+		return
+	case waits.creates:
+		LockScopes(ctx, p, scopes)
+	case waits.scopes:
+		p.Add(func(q db.DBTX) error { return awaitScopes(ctx, q, scopes) })
+	}
+	p.Add(func(q db.DBTX) error {
+		rows, err := queries.TurnLockScopes(ctx, q, lockParams(scopes))
+		for _, row := range rows {
+			if row.Held && waits.scopes {
+				continue // it was erased during the wait
+			}
+			l.scopes[scopes[row.Place-1]] = &scopeRow{id: row.ID, version: row.Version, held: row.Held}
+			if row.Now.After(l.now) {
+				l.now = row.Now
+			}
+		}
+		return err
+	})
+}
+
+func lockParams(scopes []repo.Scope) db.TurnLockScopesParams {
+	columns := convert.NewScopes(scopes)
+	return db.TurnLockScopesParams{SessionIds: columns.Sessions, Namespaces: columns.Namespaces, Names: columns.Names}
+}
+
+func awaitScopes(ctx context.Context, q db.DBTX, scopes []repo.Scope) error {
+	return queries.TurnAwaitScopes(ctx, q, db.TurnAwaitScopesParams(lockParams(scopes)))
+}
+
+// sortedScopes returns the scopes in the order in which they are locked.
+func sortedScopes(rows map[repo.Scope]*scopeRow) []repo.Scope {
+	return slices.SortedFunc(maps.Keys(rows), rules.CompareScopes)
+}
+
+func sortedIDs[Row any](rows map[repo.ID]*Row) []pgtype.UUID {
+	return convert.UUIDs(slices.SortedFunc(maps.Keys(rows), repo.ID.Compare))
+}
