@@ -12,140 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const stateChange = `-- name: StateChange :many
-WITH scopes AS (
-    SELECT w.expected, w.changed, w.place, s.id, s.version,
-        greatest(s.version + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS next
-    FROM ROWS FROM (
-        unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])), unnest((SELECT $3::text[])),
-        unnest((SELECT $4::bigint[])), unnest((SELECT $5::boolean[]))
-    ) WITH ORDINALITY AS w (session_id, namespace, name, expected, changed, place)
-    LEFT JOIN LATERAL (
-        SELECT t.id, t.version FROM state_scopes t WHERE t.session_id = w.session_id
-        UNION ALL
-        SELECT t.id, t.version FROM state_scopes t WHERE t.namespace = w.namespace AND t.name = w.name
-        LIMIT 1
-    ) AS s ON true
-), changes AS (
-    SELECT s.id AS scope_id, c.key, c.op, c.value, c.by, c.expected, c.place, coalesce(v.version, 0) AS version,
-        CASE
-            WHEN c.op <> 'increment' THEN NULL
-            WHEN v.version IS NULL THEN 0::numeric
-            WHEN v.value::text ~ '^[ \t\r\n]*-?[0-9]{1,19}[ \t\r\n]*$' THEN v.value::text::numeric
-        END AS number
-    FROM ROWS FROM (
-        unnest((SELECT $6::bigint[])), unnest((SELECT $7::text[])), unnest((SELECT $8::text[])),
-        unnest((SELECT $9::text[])), unnest((SELECT $10::bigint[])), unnest((SELECT $11::bigint[]))
-    ) WITH ORDINALITY AS c (scope, key, op, value, by, expected, place)
-    JOIN scopes s ON s.place = c.scope
-    LEFT JOIN LATERAL (SELECT t.version, t.value FROM state_values t WHERE t.scope_id = s.id AND t.key = c.key LIMIT 1) AS v ON true
-), faults AS (
-    SELECT f.fault, f.place, f.version FROM (
-        SELECT 1 AS part, s.place, coalesce(s.version, 0) AS version, CASE WHEN s.version IS NULL THEN 'missing' ELSE 'scope' END AS fault
-        FROM scopes s WHERE s.version IS NULL OR s.expected >= 0 AND s.expected <> s.version
-        UNION ALL
-        SELECT 2 AS part, c.place, c.version,
-            CASE
-                WHEN c.expected >= 0 AND c.expected <> c.version THEN 'key'
-                WHEN c.number BETWEEN -9223372036854775808 AND 9223372036854775807 THEN 'range'
-                ELSE 'type'
-            END AS fault
-        FROM changes c
-        WHERE c.expected >= 0 AND c.expected <> c.version
-            OR c.op = 'increment' AND (
-                c.number BETWEEN -9223372036854775808 AND 9223372036854775807
-                AND c.number + c.by BETWEEN -9223372036854775808 AND 9223372036854775807
-            ) IS NOT TRUE
-    ) AS f
-    ORDER BY f.part, f.place LIMIT 1
-), advanced AS (
-    UPDATE state_scopes s
-    SET version = w.next, updated_at = greatest(s.updated_at, statement_timestamp())
-    FROM scopes w WHERE s.id = w.id AND w.changed AND NOT EXISTS (SELECT FROM faults)
-    RETURNING s.id, w.place, s.version, s.updated_at
-), written AS (
-    INSERT INTO state_values (scope_id, key, value, version, updated_at)
-    SELECT c.scope_id, c.key, coalesce((c.number + c.by)::text, c.value)::json, a.version, a.updated_at
-    FROM changes c JOIN advanced a ON a.id = c.scope_id
-    WHERE c.op <> 'remove'
-    ON CONFLICT (scope_id, key) DO UPDATE
-    SET value = excluded.value, version = excluded.version, updated_at = excluded.updated_at
-), removed AS (
-    DELETE FROM state_values v
-    USING changes c
-    JOIN advanced a ON a.id = c.scope_id
-    WHERE v.scope_id = c.scope_id AND v.key = c.key AND c.op = 'remove'
-), dropped AS (
-    DELETE FROM state_scopes s
-    USING scopes w
-    WHERE s.id = w.id AND w.version = 0 AND (NOT w.changed OR EXISTS (SELECT FROM faults))
-)
-SELECT f.fault::text AS outcome, f.place::bigint AS place, f.version::bigint AS version FROM faults f
-UNION ALL
-SELECT 'done', a.place, a.version FROM advanced a
-`
-
-type StateChangeParams struct {
-	SessionIds     []pgtype.UUID
-	Namespaces     []string
-	Names          []string
-	ScopeExpecteds []int64
-	ScopeChangeds  []bool
-	Scopes         []int64
-	Keys           []string
-	Ops            []string
-	NewValues      []string
-	Bys            []int64
-	Expecteds      []int64
-}
-
-type StateChangeRow struct {
-	Outcome string
-	Place   int64
-	Version int64
-}
-
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey, state_values_pkey. Makes the changes,
-// if nothing is at fault, and returns a row "done" for each scope that was changed, with its new version. Otherwise it returns
-// the first fault: of a scope ("missing", which only a session's own can be, or "scope") or of a change ("key", "type",
-// "range"), with the place of the scope or the change, and the actual version. The scopes must be locked: see StateLockOwn.
-// scopes are the places of the changes' scopes.
-//
-// A scope has a session, or a namespace and a name, which is empty for a session's. An expected version of -1 means any. A
-// version is the time after the lock, and later than the one before. A scope at version 0 was created for this call; it is
-// deleted again if it is not changed. The pattern bounds the digits because a longer number may have no numeric.
-func (q *Queries) StateChange(ctx context.Context, db DBTX, arg StateChangeParams) ([]StateChangeRow, error) {
-	rows, err := db.Query(ctx, stateChange,
-		arg.SessionIds,
-		arg.Namespaces,
-		arg.Names,
-		arg.ScopeExpecteds,
-		arg.ScopeChangeds,
-		arg.Scopes,
-		arg.Keys,
-		arg.Ops,
-		arg.NewValues,
-		arg.Bys,
-		arg.Expecteds,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []StateChangeRow
-	for rows.Next() {
-		var i StateChangeRow
-		if err := rows.Scan(&i.Outcome, &i.Place, &i.Version); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const stateErase = `-- name: StateErase :one
 WITH counted AS (
     SELECT s.id, s.version, (SELECT count(*) FROM state_values v WHERE v.scope_id = s.id) AS keys
@@ -202,7 +68,7 @@ type StateGetRow struct {
 	UpdatedAt time.Time
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey, state_values_pkey. As in StateChange, a
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey, state_values_pkey. A
 // scope has a session or a name. known is false if that session does not exist, and version is 0 if the key does not.
 func (q *Queries) StateGet(ctx context.Context, db DBTX, arg StateGetParams) (StateGetRow, error) {
 	row := db.QueryRow(ctx, stateGet,
@@ -333,7 +199,7 @@ ON CONFLICT (id) DO UPDATE SET version = state_scopes.version WHERE false
 `
 
 // Index: sessions_pkey, state_scopes_pkey. Locks the own scopes of sessions for a change, in the order of their ids, and
-// creates those that do not exist, at version 0, at which no scope is when a transaction ends: see StateChange. WHERE false:
+// creates those that do not exist, at version 0, at which a scope is as none. WHERE false:
 // rows that exist are locked, not updated. A session that does not exist gets none. It is a statement of its own: the snapshot
 // of the next one then has what was committed during the wait. The subqueries hide the arrays from the planner, which would
 // otherwise make a plan for each call.

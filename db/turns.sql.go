@@ -739,7 +739,7 @@ type TurnLockScopesRow struct {
 }
 
 // Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like TurnLockUsages, for the rows of
-// scopes, which have their places in the arrays: see StateChange. held says that a row was skipped. now is the database's clock
+// scopes, which have their places in the arrays: a scope has a session, or a namespace and a name. held says that a row was skipped. now is the database's clock
 // after the lock.
 func (q *Queries) TurnLockScopes(ctx context.Context, db DBTX, arg TurnLockScopesParams) ([]TurnLockScopesRow, error) {
 	rows, err := db.Query(ctx, turnLockScopes, arg.SessionIds, arg.Namespaces, arg.Names)

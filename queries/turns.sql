@@ -78,7 +78,7 @@ SELECT FROM ROWS FROM (
 
 -- name: TurnLockScopes :many
 -- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like TurnLockUsages, for the rows of
--- scopes, which have their places in the arrays: see StateChange. held says that a row was skipped. now is the database's clock
+-- scopes, which have their places in the arrays: a scope has a session, or a namespace and a name. held says that a row was skipped. now is the database's clock
 -- after the lock.
 SELECT n.place::bigint AS place, s.id::uuid AS id, (c.version IS NULL)::boolean AS held, coalesce(c.version, 0)::bigint AS version,
     clock_timestamp()::timestamptz AS now

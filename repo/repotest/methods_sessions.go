@@ -58,7 +58,7 @@ var sessionCalls = []call{
 		patch := json.RawMessage(`{"new":{"a":1}}`)
 		return args{f.another(), repo.SessionUpdate{MetadataPatch: patch, IfVersion: ptr(int64(1))}}
 	}},
-	{name: "Sessions.AddUsage", args: func(f *fixture) args {
+	{name: "Sessions.AddUsage", trips: 2, args: func(f *fixture) args {
 		return args{f.session(), repo.NewUsage{ID: repo.NewID(), Cost: 1}}
 	}},
 	{name: "Sessions.Fork", trips: 5, args: func(f *fixture) args { return args{f.session(), 1, f.fresh()} }},
@@ -162,12 +162,12 @@ var stateCalls = []call{
 	{name: "State.Read/shared", reads: true, args: func(f *fixture) args { return args{[]repo.Scope{f.shared()}} }},
 	{name: "State.List", reads: true, args: func(f *fixture) args { return args{f.own(), "", repo.Page{}} }},
 	{name: "State.List/shared", reads: true, args: func(f *fixture) args { return args{f.shared(), "", repo.Page{}} }},
-	{name: "State.Change", args: func(f *fixture) args {
+	{name: "State.Change", trips: 2, args: func(f *fixture) args {
 		scope := repo.Scope{SessionID: f.session()}
 		return args{fullChanges(scope), []repo.ScopeVersion{{Scope: scope}}}
 	}},
 	// On a condition that holds of what is there.
-	{name: "State.Change/shared", args: func(f *fixture) args {
+	{name: "State.Change/shared", trips: 2, args: func(f *fixture) args {
 		version := once(f, "version", func() int64 {
 			value, err := f.r.State().Get(f.t.Context(), f.shared(), "incremented")
 			return must(f.t, value, err).Version

@@ -216,7 +216,7 @@ func TestRoundTrips(t *testing.T) {
 			return second(sessions.MessagesBefore(ctx, id, 1000, 1000))
 		}},
 		{"a turn by its id", 2, func(ctx context.Context) error { return second(sessions.Turn(ctx, other, turn.ID)) }},
-		{"change state on conditions", 1, func(ctx context.Context) error {
+		{"change state on conditions", 2, func(ctx context.Context) error {
 			change := repo.StateChange{Scope: repo.Scope{SessionID: id}, Key: "n", Op: repo.StateIncrement, By: 1}
 			return second(store.State().Change(ctx, []repo.StateChange{change}, repo.ScopeVersion{Scope: repo.Scope{Name: "none"}}))
 		}},

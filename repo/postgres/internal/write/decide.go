@@ -166,17 +166,7 @@ func (l *ledger) accept(a *Turn, counter *counterRow) {
 		l.used = append(l.used, a)
 		l.usageIDs[ofSession{a.SessionID, a.Usage.ID}] = true
 	}
-	for _, scope := range made.Scopes {
-		row := l.scopes[scope.Scope]
-		row.version, row.changed = scope.Version, true
-	}
-	for _, w := range made.Values {
-		at := ofScope{w.Scope, w.Key}
-		l.writes[at], l.values[at] = w, nil
-		if w.Value != nil {
-			l.values[at] = &repo.StateValue{Key: w.Key, Value: w.Value, Version: w.Version}
-		}
-	}
+	l.acceptState(made)
 	if a.Plan != nil || a.Open != nil {
 		l.working = append(l.working, a)
 	}
@@ -203,6 +193,21 @@ func (l *ledger) accept(a *Turn, counter *counterRow) {
 	if a.Repeatable {
 		for i := range a.Messages {
 			l.messageIDs[ofSession{a.SessionID, a.Messages[i].ID}] = true
+		}
+	}
+}
+
+// acceptState notes what state changes.
+func (l *ledger) acceptState(made rules.TurnChanges) {
+	for _, scope := range made.Scopes {
+		row := l.scopes[scope.Scope]
+		row.version, row.changed = scope.Version, true
+	}
+	for _, w := range made.Values {
+		at := ofScope{w.Scope, w.Key}
+		l.writes[at], l.values[at] = w, nil
+		if w.Value != nil {
+			l.values[at] = &repo.StateValue{Key: w.Key, Value: w.Value, Version: w.Version}
 		}
 	}
 }
