@@ -12,105 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const sessionReadFirst = `-- name: SessionReadFirst :many
-SELECT t.session_id, t.sequence, t.id, t.role, t.kind, t.call_id,
-    CASE WHEN t.fits AND (SELECT $1::boolean) THEN t.content END AS content, CASE WHEN t.fits THEN t.metadata END AS metadata,
-    CASE WHEN t.fits AND (SELECT $2::boolean) THEN t.payload END AS payload,
-    t.occurred_at, t.created_at, t.follows, t.tokens, t.counter, t.size, r.place
-FROM ROWS FROM (unnest((SELECT $3::uuid[])), unnest((SELECT $4::bigint[])), unnest((SELECT $5::bigint[])), unnest((SELECT $6::bigint[])))
-    WITH ORDINALITY AS r (owner, low, high, share, place), LATERAL (
-    SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes, m.size, (sum(m.size) OVER (ROWS UNBOUNDED PRECEDING)) <= r.share AS fits
-    FROM (
-        SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes, messages.bytes - CASE WHEN (SELECT $1::boolean) THEN 0 ELSE octet_length(messages.content) END
-            - CASE WHEN (SELECT $2::boolean) THEN 0 ELSE coalesce(octet_length(messages.payload), 0) END AS size
-        FROM messages
-        WHERE messages.session_id = r.owner AND messages.sequence >= r.low AND messages.sequence <= r.high
-        ORDER BY messages.sequence LIMIT (SELECT $7::bigint)
-    ) AS m
-) AS t
-WHERE (SELECT $8::boolean) OR (SELECT true FROM session_branches b WHERE b.session_id = r.owner LIMIT 1) IS NULL
-`
-
-type SessionReadFirstParams struct {
-	WithContent bool
-	WithPayload bool
-	Owners      []pgtype.UUID
-	Lows        []int64
-	Highs       []int64
-	Shares      []int64
-	MaxMessages int64
-	Branched    bool
-}
-
-type SessionReadFirstRow struct {
-	SessionID  pgtype.UUID
-	Sequence   int64
-	ID         pgtype.UUID
-	Role       string
-	Kind       *string
-	CallID     *string
-	Content    interface{}
-	Metadata   interface{}
-	Payload    interface{}
-	OccurredAt *time.Time
-	CreatedAt  time.Time
-	Follows    *int64
-	Tokens     *int32
-	Counter    *string
-	Size       int32
-	Place      interface{}
-}
-
-// Index: messages_pkey, session_branches_pkey. The first messages of each range, whose place is that of the
-// range, with the size of what is asked for; of sessions that have branches, or are forks, only if branched. A row has no metadata,
-// content and payload if with it there are more bytes than its range's share: the caller decides what there is room for. No size is found
-// out by reading a value that is stored out of line.
-func (q *Queries) SessionReadFirst(ctx context.Context, db DBTX, arg SessionReadFirstParams) ([]SessionReadFirstRow, error) {
-	rows, err := db.Query(ctx, sessionReadFirst,
-		arg.WithContent,
-		arg.WithPayload,
-		arg.Owners,
-		arg.Lows,
-		arg.Highs,
-		arg.Shares,
-		arg.MaxMessages,
-		arg.Branched,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SessionReadFirstRow
-	for rows.Next() {
-		var i SessionReadFirstRow
-		if err := rows.Scan(
-			&i.SessionID,
-			&i.Sequence,
-			&i.ID,
-			&i.Role,
-			&i.Kind,
-			&i.CallID,
-			&i.Content,
-			&i.Metadata,
-			&i.Payload,
-			&i.OccurredAt,
-			&i.CreatedAt,
-			&i.Follows,
-			&i.Tokens,
-			&i.Counter,
-			&i.Size,
-			&i.Place,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const sessionReadHeads = `-- name: SessionReadHeads :many
 
 SELECT a.place::bigint AS place, s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
@@ -167,102 +68,6 @@ func (q *Queries) SessionReadHeads(ctx context.Context, db DBTX, ids []pgtype.UU
 			&i.FencedOnly,
 			&i.Plans,
 			&i.Branched,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const sessionReadLast = `-- name: SessionReadLast :many
-SELECT t.session_id, t.sequence, t.id, t.role, t.kind, t.call_id,
-    CASE WHEN t.fits AND (SELECT $1::boolean) THEN t.content END AS content, CASE WHEN t.fits THEN t.metadata END AS metadata,
-    CASE WHEN t.fits AND (SELECT $2::boolean) THEN t.payload END AS payload,
-    t.occurred_at, t.created_at, t.follows, t.tokens, t.counter, t.size, r.place
-FROM ROWS FROM (unnest((SELECT $3::uuid[])), unnest((SELECT $4::bigint[])), unnest((SELECT $5::bigint[])), unnest((SELECT $6::bigint[])))
-    WITH ORDINALITY AS r (owner, low, high, share, place), LATERAL (
-    SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes, m.size, (sum(m.size) OVER (ROWS UNBOUNDED PRECEDING)) <= r.share AS fits
-    FROM (
-        SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes, messages.bytes - CASE WHEN (SELECT $1::boolean) THEN 0 ELSE octet_length(messages.content) END
-            - CASE WHEN (SELECT $2::boolean) THEN 0 ELSE coalesce(octet_length(messages.payload), 0) END AS size
-        FROM messages
-        WHERE messages.session_id = r.owner AND messages.sequence >= r.low AND messages.sequence <= r.high
-        ORDER BY messages.sequence DESC LIMIT (SELECT $7::bigint)
-    ) AS m
-) AS t
-WHERE (SELECT $8::boolean) OR (SELECT true FROM session_branches b WHERE b.session_id = r.owner LIMIT 1) IS NULL
-`
-
-type SessionReadLastParams struct {
-	WithContent bool
-	WithPayload bool
-	Owners      []pgtype.UUID
-	Lows        []int64
-	Highs       []int64
-	Shares      []int64
-	MaxMessages int64
-	Branched    bool
-}
-
-type SessionReadLastRow struct {
-	SessionID  pgtype.UUID
-	Sequence   int64
-	ID         pgtype.UUID
-	Role       string
-	Kind       *string
-	CallID     *string
-	Content    interface{}
-	Metadata   interface{}
-	Payload    interface{}
-	OccurredAt *time.Time
-	CreatedAt  time.Time
-	Follows    *int64
-	Tokens     *int32
-	Counter    *string
-	Size       int32
-	Place      interface{}
-}
-
-// Index: messages_pkey, backwards, session_branches_pkey. The last messages of each range in the same way.
-func (q *Queries) SessionReadLast(ctx context.Context, db DBTX, arg SessionReadLastParams) ([]SessionReadLastRow, error) {
-	rows, err := db.Query(ctx, sessionReadLast,
-		arg.WithContent,
-		arg.WithPayload,
-		arg.Owners,
-		arg.Lows,
-		arg.Highs,
-		arg.Shares,
-		arg.MaxMessages,
-		arg.Branched,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SessionReadLastRow
-	for rows.Next() {
-		var i SessionReadLastRow
-		if err := rows.Scan(
-			&i.SessionID,
-			&i.Sequence,
-			&i.ID,
-			&i.Role,
-			&i.Kind,
-			&i.CallID,
-			&i.Content,
-			&i.Metadata,
-			&i.Payload,
-			&i.OccurredAt,
-			&i.CreatedAt,
-			&i.Follows,
-			&i.Tokens,
-			&i.Counter,
-			&i.Size,
-			&i.Place,
 		); err != nil {
 			return nil, err
 		}
@@ -402,6 +207,111 @@ func (q *Queries) SessionReadPrompt(ctx context.Context, db DBTX, arg SessionRea
 			&i.High,
 			&i.InTail,
 			&i.Cut,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sessionReadRanges = `-- name: SessionReadRanges :many
+SELECT t.session_id, t.sequence, t.id, t.role, t.kind, t.call_id,
+    CASE WHEN t.fits AND (SELECT $1::boolean) THEN t.content END AS content, CASE WHEN t.fits THEN t.metadata END AS metadata,
+    CASE WHEN t.fits AND (SELECT $2::boolean) THEN t.payload END AS payload,
+    t.occurred_at, t.created_at, t.follows, t.tokens, t.counter, t.size, r.place
+FROM ROWS FROM (unnest((SELECT $3::uuid[])), unnest((SELECT $4::bigint[])), unnest((SELECT $5::bigint[])), unnest((SELECT $6::bigint[])))
+    WITH ORDINALITY AS r (owner, low, high, share, place), LATERAL (
+    SELECT z.session_id, z.sequence, z.id, z.role, z.kind, z.call_id, z.content, z.metadata, z.payload, z.occurred_at, z.created_at, z.follows, z.tokens, z.counter, z.bytes, z.size, (sum(z.size) OVER (ROWS UNBOUNDED PRECEDING)) <= r.share AS fits
+    FROM (
+        SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes, m.bytes - CASE WHEN (SELECT $1::boolean) THEN 0 ELSE octet_length(m.content) END
+            - CASE WHEN (SELECT $2::boolean) THEN 0 ELSE coalesce(octet_length(m.payload), 0) END AS size
+        FROM (
+            (SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages f WHERE f.session_id = r.owner AND f.sequence >= r.low AND f.sequence <= r.high
+                ORDER BY f.sequence LIMIT (SELECT $7::bigint))
+            UNION ALL
+            (SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages l WHERE l.session_id = r.owner AND l.sequence >= r.low AND l.sequence <= r.high
+                ORDER BY l.sequence DESC LIMIT (SELECT $8::bigint))
+        ) AS m
+    ) AS z
+) AS t
+WHERE (SELECT $9::boolean) OR (SELECT true FROM session_branches b WHERE b.session_id = r.owner LIMIT 1) IS NULL
+`
+
+type SessionReadRangesParams struct {
+	WithContent   bool
+	WithPayload   bool
+	Owners        []pgtype.UUID
+	Lows          []int64
+	Highs         []int64
+	Shares        []int64
+	FirstMessages int64
+	LastMessages  int64
+	Branched      bool
+}
+
+type SessionReadRangesRow struct {
+	SessionID  pgtype.UUID
+	Sequence   int64
+	ID         pgtype.UUID
+	Role       string
+	Kind       *string
+	CallID     *string
+	Content    interface{}
+	Metadata   interface{}
+	Payload    interface{}
+	OccurredAt *time.Time
+	CreatedAt  time.Time
+	Follows    *int64
+	Tokens     *int32
+	Counter    *string
+	Size       int32
+	Place      interface{}
+}
+
+// Index: messages_pkey, session_branches_pkey. The first messages of each range, or backwards the last ones, whose place is that of the
+// range, with the size of what is asked for; of sessions that have branches, or are forks, only if branched. A row has no metadata,
+// content and payload if with it there are more bytes than its range's share: the caller decides what there is room for. No size is found
+// out by reading a value that is stored out of line. One of first_messages and last_messages is 0.
+func (q *Queries) SessionReadRanges(ctx context.Context, db DBTX, arg SessionReadRangesParams) ([]SessionReadRangesRow, error) {
+	rows, err := db.Query(ctx, sessionReadRanges,
+		arg.WithContent,
+		arg.WithPayload,
+		arg.Owners,
+		arg.Lows,
+		arg.Highs,
+		arg.Shares,
+		arg.FirstMessages,
+		arg.LastMessages,
+		arg.Branched,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionReadRangesRow
+	for rows.Next() {
+		var i SessionReadRangesRow
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Sequence,
+			&i.ID,
+			&i.Role,
+			&i.Kind,
+			&i.CallID,
+			&i.Content,
+			&i.Metadata,
+			&i.Payload,
+			&i.OccurredAt,
+			&i.CreatedAt,
+			&i.Follows,
+			&i.Tokens,
+			&i.Counter,
+			&i.Size,
+			&i.Place,
 		); err != nil {
 			return nil, err
 		}

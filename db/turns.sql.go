@@ -598,26 +598,16 @@ func (q *Queries) TurnInsertUsages(ctx context.Context, db DBTX, arg TurnInsertU
 	return err
 }
 
-const turnLimitQueue = `-- name: TurnLimitQueue :exec
-SELECT set_config('lock_timeout', '250ms', true) FROM session_holds
-WHERE session_holds.namespace = '' AND session_holds.owner = '' AND session_holds.session_id = '00000000-0000-0000-0000-000000000000' AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '250 ms'
-`
-
-// Index: session_holds_pkey. Like TurnLimitWait, but 250 ms: for the first row of a transaction, while it keeps nobody from another.
-func (q *Queries) TurnLimitQueue(ctx context.Context, db DBTX) error {
-	_, err := db.Exec(ctx, turnLimitQueue)
-	return err
-}
-
 const turnLimitWait = `-- name: TurnLimitWait :exec
-SELECT set_config('lock_timeout', '20ms', true) FROM session_holds
-WHERE session_holds.namespace = '' AND session_holds.owner = '' AND session_holds.session_id = '00000000-0000-0000-0000-000000000000' AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '20 ms'
+SELECT set_config('lock_timeout', $1::text, true) FROM session_holds
+WHERE session_holds.namespace = '' AND session_holds.owner = '' AND session_holds.session_id = '00000000-0000-0000-0000-000000000000'
+    AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND ($1::text)::interval
 `
 
-// Index: session_holds_pkey. Bounds the rest of the transaction's waits for locks to 20 ms, unless the setting is below that. It reads the
+// Index: session_holds_pkey. Bounds the rest of the transaction's waits for locks, unless the setting is below that. It reads the
 // row that is always there, so that a distributed engine sets it where the locks are.
-func (q *Queries) TurnLimitWait(ctx context.Context, db DBTX) error {
-	_, err := db.Exec(ctx, turnLimitWait)
+func (q *Queries) TurnLimitWait(ctx context.Context, db DBTX, bound string) error {
+	_, err := db.Exec(ctx, turnLimitWait, bound)
 	return err
 }
 

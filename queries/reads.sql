@@ -12,44 +12,29 @@ FROM unnest((SELECT @ids::uuid[])) WITH ORDINALITY AS a (id, place)
 JOIN sessions s ON s.id = a.id
 JOIN session_counters c ON c.session_id = s.id;
 
--- name: SessionReadFirst :many
--- Index: messages_pkey, session_branches_pkey. The first messages of each range, whose place is that of the
+-- name: SessionReadRanges :many
+-- Index: messages_pkey, session_branches_pkey. The first messages of each range, or backwards the last ones, whose place is that of the
 -- range, with the size of what is asked for; of sessions that have branches, or are forks, only if branched. A row has no metadata,
 -- content and payload if with it there are more bytes than its range's share: the caller decides what there is room for. No size is found
--- out by reading a value that is stored out of line.
+-- out by reading a value that is stored out of line. One of first_messages and last_messages is 0.
 SELECT t.session_id, t.sequence, t.id, t.role, t.kind, t.call_id,
     CASE WHEN t.fits AND (SELECT @with_content::boolean) THEN t.content END AS content, CASE WHEN t.fits THEN t.metadata END AS metadata,
     CASE WHEN t.fits AND (SELECT @with_payload::boolean) THEN t.payload END AS payload,
     t.occurred_at, t.created_at, t.follows, t.tokens, t.counter, t.size, r.place
 FROM ROWS FROM (unnest((SELECT @owners::uuid[])), unnest((SELECT @lows::bigint[])), unnest((SELECT @highs::bigint[])), unnest((SELECT @shares::bigint[])))
     WITH ORDINALITY AS r (owner, low, high, share, place), LATERAL (
-    SELECT m.*, (sum(m.size) OVER (ROWS UNBOUNDED PRECEDING)) <= r.share AS fits
+    SELECT z.*, (sum(z.size) OVER (ROWS UNBOUNDED PRECEDING)) <= r.share AS fits
     FROM (
-        SELECT *, messages.bytes - CASE WHEN (SELECT @with_content::boolean) THEN 0 ELSE octet_length(messages.content) END
-            - CASE WHEN (SELECT @with_payload::boolean) THEN 0 ELSE coalesce(octet_length(messages.payload), 0) END AS size
-        FROM messages
-        WHERE messages.session_id = r.owner AND messages.sequence >= r.low AND messages.sequence <= r.high
-        ORDER BY messages.sequence LIMIT (SELECT @max_messages::bigint)
-    ) AS m
-) AS t
-WHERE (SELECT @branched::boolean) OR (SELECT true FROM session_branches b WHERE b.session_id = r.owner LIMIT 1) IS NULL;
-
--- name: SessionReadLast :many
--- Index: messages_pkey, backwards, session_branches_pkey. The last messages of each range in the same way.
-SELECT t.session_id, t.sequence, t.id, t.role, t.kind, t.call_id,
-    CASE WHEN t.fits AND (SELECT @with_content::boolean) THEN t.content END AS content, CASE WHEN t.fits THEN t.metadata END AS metadata,
-    CASE WHEN t.fits AND (SELECT @with_payload::boolean) THEN t.payload END AS payload,
-    t.occurred_at, t.created_at, t.follows, t.tokens, t.counter, t.size, r.place
-FROM ROWS FROM (unnest((SELECT @owners::uuid[])), unnest((SELECT @lows::bigint[])), unnest((SELECT @highs::bigint[])), unnest((SELECT @shares::bigint[])))
-    WITH ORDINALITY AS r (owner, low, high, share, place), LATERAL (
-    SELECT m.*, (sum(m.size) OVER (ROWS UNBOUNDED PRECEDING)) <= r.share AS fits
-    FROM (
-        SELECT *, messages.bytes - CASE WHEN (SELECT @with_content::boolean) THEN 0 ELSE octet_length(messages.content) END
-            - CASE WHEN (SELECT @with_payload::boolean) THEN 0 ELSE coalesce(octet_length(messages.payload), 0) END AS size
-        FROM messages
-        WHERE messages.session_id = r.owner AND messages.sequence >= r.low AND messages.sequence <= r.high
-        ORDER BY messages.sequence DESC LIMIT (SELECT @max_messages::bigint)
-    ) AS m
+        SELECT m.*, m.bytes - CASE WHEN (SELECT @with_content::boolean) THEN 0 ELSE octet_length(m.content) END
+            - CASE WHEN (SELECT @with_payload::boolean) THEN 0 ELSE coalesce(octet_length(m.payload), 0) END AS size
+        FROM (
+            (SELECT * FROM messages f WHERE f.session_id = r.owner AND f.sequence >= r.low AND f.sequence <= r.high
+                ORDER BY f.sequence LIMIT (SELECT @first_messages::bigint))
+            UNION ALL
+            (SELECT * FROM messages l WHERE l.session_id = r.owner AND l.sequence >= r.low AND l.sequence <= r.high
+                ORDER BY l.sequence DESC LIMIT (SELECT @last_messages::bigint))
+        ) AS m
+    ) AS z
 ) AS t
 WHERE (SELECT @branched::boolean) OR (SELECT true FROM session_branches b WHERE b.session_id = r.owner LIMIT 1) IS NULL;
 

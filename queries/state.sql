@@ -36,38 +36,6 @@ LEFT JOIN LATERAL (
 ) AS s ON true
 LEFT JOIN state_values v ON v.scope_id = s.id AND v.key = @key;
 
--- name: StateRead :many
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey, state_values_pkey. A row for each key of
--- the scopes, in the order of the scopes and then of the keys, and a row with an empty key for a scope that has none. bytes is
--- the sum of the keys and values up to the row; above max_bytes the value is left out. The session is looked for by its id:
--- EXISTS might also read all sessions, and hash them.
-WITH found AS (
-    SELECT w.place, w.session_id, s.version AS scope_version, v.key, v.value, v.version, v.updated_at, v.bytes
-    FROM ROWS FROM (
-        unnest(@session_ids::uuid[]), unnest(@namespaces::text[]), unnest(@names::text[])
-    ) WITH ORDINALITY AS w (session_id, namespace, name, place)
-    LEFT JOIN LATERAL (
-        SELECT t.id, t.version FROM state_scopes t WHERE t.session_id = w.session_id
-        UNION ALL
-        SELECT t.id, t.version FROM state_scopes t WHERE t.namespace = w.namespace AND t.name = w.name
-        LIMIT 1
-    ) AS s ON true
-    LEFT JOIN LATERAL (
-        SELECT t.key, t.value, t.version, t.updated_at, t.bytes FROM state_values t
-        WHERE t.scope_id = s.id
-        ORDER BY t.key LIMIT @max_rows::integer
-    ) AS v ON true
-    ORDER BY w.place, v.key LIMIT @max_rows::integer
-), measured AS (
-    SELECT f.*, sum(f.bytes) OVER (ORDER BY f.place, f.key) AS total FROM found f
-)
-SELECT m.place::bigint AS place,
-    (m.session_id IS NULL OR (SELECT t.id FROM sessions t WHERE t.id = m.session_id) IS NOT NULL)::boolean AS known,
-    coalesce(m.scope_version, 0)::bigint AS scope_version, coalesce(m.total, 0)::bigint AS bytes,
-    coalesce(m.key, '')::text AS key, (CASE WHEN m.total <= @max_bytes::bigint THEN m.value END)::json AS value,
-    coalesce(m.version, 0)::bigint AS version, coalesce(m.updated_at, 'epoch')::timestamptz AS updated_at
-FROM measured m ORDER BY m.place, m.key;
-
 -- name: StateList :many
 -- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey, state_values_pkey. The keys after a key
 -- and from first up to before, ordered by their bytes; a row with an empty key if there is none.

@@ -1,13 +1,9 @@
 -- name: TurnLimitWait :exec
--- Index: session_holds_pkey. Bounds the rest of the transaction's waits for locks to 20 ms, unless the setting is below that. It reads the
+-- Index: session_holds_pkey. Bounds the rest of the transaction's waits for locks, unless the setting is below that. It reads the
 -- row that is always there, so that a distributed engine sets it where the locks are.
-SELECT set_config('lock_timeout', '20ms', true) FROM session_holds
-WHERE session_holds.namespace = '' AND session_holds.owner = '' AND session_holds.session_id = '00000000-0000-0000-0000-000000000000' AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '20 ms';
-
--- name: TurnLimitQueue :exec
--- Index: session_holds_pkey. Like TurnLimitWait, but 250 ms: for the first row of a transaction, while it keeps nobody from another.
-SELECT set_config('lock_timeout', '250ms', true) FROM session_holds
-WHERE session_holds.namespace = '' AND session_holds.owner = '' AND session_holds.session_id = '00000000-0000-0000-0000-000000000000' AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '250 ms';
+SELECT set_config('lock_timeout', @bound::text, true) FROM session_holds
+WHERE session_holds.namespace = '' AND session_holds.owner = '' AND session_holds.session_id = '00000000-0000-0000-0000-000000000000'
+    AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND (@bound::text)::interval;
 
 -- name: TurnAwaitCounters :exec
 -- Index: session_counters_pkey. Waits for the counter rows of sessions, in the order given, and locks them.

@@ -32,8 +32,8 @@ func (r *reading) whole() []stretch {
 // scan reads the first or last messages of each stretch, with what the first or last of them have, as far as it fits into a share of
 // maxBytes.
 func (r *reading) scan(ctx context.Context, scanner *messageScanner, of []stretch, maxBytes int64) func(db.DBTX) error {
-	params := db.SessionReadFirstParams{
-		WithContent: !r.read.WithoutContent, WithPayload: !r.read.WithoutPayload, MaxMessages: r.room, Branched: r.byPath,
+	params := db.SessionReadRangesParams{
+		WithContent: !r.read.WithoutContent, WithPayload: !r.read.WithoutPayload, Branched: r.byPath,
 	}
 	count := int64(0)
 	for _, s := range of {
@@ -44,12 +44,13 @@ func (r *reading) scan(ctx context.Context, scanner *messageScanner, of []stretc
 	for i := range params.Shares {
 		params.Shares[i] *= maxBytes / max(1, count)
 	}
-	return func(q db.DBTX) (err error) {
-		if r.read.Last > 0 {
-			_, err = queries.SessionReadLast(ctx, scanner.on(q), db.SessionReadLastParams(params))
-		} else {
-			_, err = queries.SessionReadFirst(ctx, scanner.on(q), params)
-		}
+	if r.read.Last > 0 {
+		params.LastMessages = r.room
+	} else {
+		params.FirstMessages = r.room
+	}
+	return func(q db.DBTX) error {
+		_, err := queries.SessionReadRanges(ctx, scanner.on(q), params)
 		return err
 	}
 }

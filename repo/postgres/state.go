@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/seed-df90f812/agentstore/db"
-	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
@@ -47,40 +46,32 @@ func (s *state) Get(ctx context.Context, scope repo.Scope, key string) (repo.Sta
 	return convert.StateValue(key, row.Value, row.Version, row.UpdatedAt), nil
 }
 
+// Read is a read of the sessions whose own scopes are asked for, and of shared ones.
 func (s *state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeState, error) {
-	if err := s.check(ctx, scopes, rules.CheckStateRead(scopes)); err != nil {
+	if err := rules.CheckStateRead(scopes); err != nil {
+		return nil, err
+	}
+	read := repo.ReadSessions{State: true}
+	for _, scope := range scopes {
+		if scope.Name == "" {
+			read.IDs = append(read.IDs, scope.SessionID)
+		} else {
+			read.Scopes = append(read.Scopes, scope.Name)
+		}
+	}
+	snapshot, err := (&sessions{base: s.base}).Read(ctx, read)
+	if err != nil {
 		return nil, err
 	}
 	states := make([]repo.ScopeState, len(scopes))
 	for i, scope := range scopes {
-		states[i].Scope = scope
-	}
-	columns := convert.NewScopes(convert.Each(scopes, func(scope repo.Scope) repo.Scope { return rules.ScopeInView(s.view, scope) }))
-	rows, err := run(ctx, s.exec.read, queries.StateRead, db.StateReadParams{
-		SessionIds: columns.Sessions, Namespaces: columns.Namespaces, Names: columns.Names, MaxBytes: limits.MaxStateBytes,
-		MaxRows: int32(limits.MaxStateReadKeys + 1 + len(scopes)), // a scope without keys has a row, too
-	})
-	if err != nil {
-		return nil, err
-	}
-	keys := 0
-	for _, row := range rows {
-		// A missing session is told first, whatever the others hold.
-		if !row.Known {
-			return nil, s.exec.noted(convert.SessionNotFound(scopes[row.Place-1].SessionID))
-		}
-		if row.Key != "" {
-			keys++
-		}
-	}
-	if keys > limits.MaxStateReadKeys || len(rows) > 0 && rows[len(rows)-1].Bytes > limits.MaxStateBytes {
-		return nil, &repo.LimitExceededError{Kind: "keys or bytes of state", Limit: limits.MaxStateReadKeys}
-	}
-	for _, row := range rows {
-		state := &states[row.Place-1]
-		state.Version = row.ScopeVersion
-		if row.Key != "" {
-			state.Values = append(state.Values, convert.StateValue(row.Key, row.Value, row.Version, row.UpdatedAt))
+		switch {
+		case scope.Name != "":
+			states[i], snapshot.Scopes = snapshot.Scopes[0], snapshot.Scopes[1:]
+		case snapshot.Sessions[0] == nil:
+			return nil, convert.SessionNotFound(scope.SessionID)
+		default:
+			states[i], snapshot.Sessions = snapshot.Sessions[0].State, snapshot.Sessions[1:]
 		}
 	}
 	return states, nil

@@ -429,7 +429,7 @@ func TestReadAtAnotherDefaultLevel(t *testing.T) {
 	}
 }
 
-var isRead = regexp.MustCompile("^-- name: SessionRead(Heads|First|Last|Path|Prompt|State) ")
+var isRead = regexp.MustCompile("^-- name: SessionRead(Heads|Ranges|Path|Prompt|State) ")
 
 // isolated checks that what is sent outside of a transaction says its level, or checks
 // it.

@@ -251,7 +251,7 @@ func TestPlansOfReads(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) != 6 {
+	if len(seen) != 5 {
 		t.Errorf("there are %d statements", len(seen))
 	}
 }

@@ -96,7 +96,7 @@ ANALYZE;`
 // and the others sort no more than one call names or looks at, or one page; an export sorts what it
 // reads once.
 var sorts = []string{
-	"MessageListByIDs", "MessageListNews", "SessionReadPrompt", "PlanListByStage", "StateLockOwn", "StateLockShared", "StateChange", "StateRead", "StateList", "SessionExport", "StreamListNews",
+	"MessageListByIDs", "MessageListNews", "SessionReadPrompt", "PlanListByStage", "StateLockOwn", "StateLockShared", "StateList", "SessionExport", "StreamListNews",
 	"SessionListTaken", "PlanLanes", "PlanListByAction", "PlanDeleteKept", "MessageListPath", "MessageListPathBefore",
 	"MessageListByCall", "BranchList", "ForkKept", "StateOfSessionLock",
 }

@@ -127,12 +127,20 @@ func TestDeleteWithPlansRefused(t *testing.T) {
 		plan := usePay(t, store, repo.UseAction{SessionID: session})
 		good := repo.Cause{Reason: "deleted"}
 		for name, try := range map[string]func() error{
-			"no reason":  func() error { return second(retention.DeleteWithPlans(t.Context(), store, session, repo.Cause{})) },
-			"a version":  func() error { return second(retention.DeleteWithPlans(t.Context(), store, session, repo.Cause{Reason: "x", Version: 1})) },
-			"a final":    func() error { return second(retention.DeleteWithPlans(t.Context(), store, session, repo.Cause{Reason: "x", Final: true})) },
-			"in use":     func() error { return second(retention.DeleteWithPlans(t.Context(), store, session, good, repo.DeleteIf{IdleSince: plan.CreatedAt.AddDate(1, 0, 0)})) },
-			"an old one": func() error { return second(retention.DeleteWithPlans(t.Context(), store, session, good, repo.DeleteIf{Version: 7})) },
-			"nobody's":   func() error { return second(retention.DeleteWithPlans(t.Context(), store, repo.NewID(), good)) },
+			"no reason": func() error { return second(retention.DeleteWithPlans(t.Context(), store, session, repo.Cause{})) },
+			"a version": func() error {
+				return second(retention.DeleteWithPlans(t.Context(), store, session, repo.Cause{Reason: "x", Version: 1}))
+			},
+			"a final": func() error {
+				return second(retention.DeleteWithPlans(t.Context(), store, session, repo.Cause{Reason: "x", Final: true}))
+			},
+			"in use": func() error {
+				return second(retention.DeleteWithPlans(t.Context(), store, session, good, repo.DeleteIf{IdleSince: plan.CreatedAt.AddDate(1, 0, 0)}))
+			},
+			"an old one": func() error {
+				return second(retention.DeleteWithPlans(t.Context(), store, session, good, repo.DeleteIf{Version: 7}))
+			},
+			"nobody's": func() error { return second(retention.DeleteWithPlans(t.Context(), store, repo.NewID(), good)) },
 		} {
 			if err := try(); err == nil {
 				t.Errorf("%s is taken", name)

@@ -204,10 +204,8 @@ func TestReadIsPlannedOnce(t *testing.T) {
 		switch {
 		case !ask.Since.IsZero():
 			sent = append(sent, "SessionReadPath ")
-		case ask.Last > 0:
-			sent = append(sent, "SessionReadLast ")
-		case ask.First > 0:
-			sent = append(sent, "SessionReadFirst ")
+		case ask.Last > 0 || ask.First > 0:
+			sent = append(sent, "SessionReadRanges ")
 		}
 		if ask.State {
 			sent = append(sent, "SessionReadState ")

@@ -158,7 +158,7 @@ func (p *Appender) tryScopes(ctx context.Context, scopes []repo.Scope) error {
 	// A scope at version 0 is as none: whether it was created is all one.
 	return p.conns.Run(ctx, conn.Reading, func(q db.DBTX) error {
 		p := &conn.Pipeline{}
-		p.Add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q) })
+		p.Add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q, briefly) })
 		LockScopes(ctx, p, scopes)
 		return p.Send(ctx, q)
 	})

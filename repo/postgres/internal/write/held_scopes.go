@@ -200,7 +200,7 @@ func (h *heldScopes) look(due []*heldScope) {
 func (h *heldScopes) queue(s *heldScope) {
 	err := h.conns.Run(h.ctx, conn.Reading, func(q db.DBTX) error {
 		wait := &conn.Pipeline{}
-		wait.Add(func(q db.DBTX) error { return queries.TurnLimitQueue(h.ctx, q) })
+		wait.Add(func(q db.DBTX) error { return queries.TurnLimitWait(h.ctx, q, queued) })
 		wait.Add(func(q db.DBTX) error { return awaitScopes(h.ctx, q, []repo.Scope{s.scope}) })
 		return wait.Send(h.ctx, q)
 	})

@@ -19,11 +19,17 @@ import (
 // each wait.
 type waiting struct{ sessions, scopes, creates, brief bool }
 
+// How long a lock is waited for, as the setting has it: in a group, and for the first row of a transaction, while it keeps nobody from another.
+const (
+	briefly = "20ms"
+	queued  = "250ms"
+)
+
 // lock adds the statements that lock the rows, in an order that all transactions have.
 func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
 	limit := func() {
 		if waits.brief {
-			p.Add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q) })
+			p.Add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q, briefly) })
 		}
 	}
 	if waits.sessions {
