@@ -14,7 +14,7 @@ import (
 
 const sessionReadHeads = `-- name: SessionReadHeads :many
 
-SELECT a.place::bigint AS place, s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+SELECT a.place::bigint AS place, s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only, c.follows,
     ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
     coalesce((SELECT true FROM session_branches b WHERE b.session_id = s.id LIMIT 1), false)::boolean AS branched
@@ -29,6 +29,7 @@ type SessionReadHeadsRow struct {
 	ChangedAt    time.Time
 	NextSequence int64
 	FencedOnly   bool
+	Follows      *int64
 	Plans        []string
 	Branched     bool
 }
@@ -36,7 +37,7 @@ type SessionReadHeadsRow struct {
 // A read of sessions is a pipeline of these statements (repo/postgres/read.go). A SELECT hides arrays from the planner: see
 // TurnLockCounters.
 // Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, session_branches_pkey. Sessions as SessionGet returns them, with
-// their places in ids, and whether they have branches or are forks.
+// their places in ids, what their next messages follow, and whether they have branches or are forks.
 func (q *Queries) SessionReadHeads(ctx context.Context, db DBTX, ids []pgtype.UUID) ([]SessionReadHeadsRow, error) {
 	rows, err := db.Query(ctx, sessionReadHeads, ids)
 	if err != nil {
@@ -66,6 +67,7 @@ func (q *Queries) SessionReadHeads(ctx context.Context, db DBTX, ids []pgtype.UU
 			&i.ChangedAt,
 			&i.NextSequence,
 			&i.FencedOnly,
+			&i.Follows,
 			&i.Plans,
 			&i.Branched,
 		); err != nil {

@@ -3,8 +3,8 @@
 
 -- name: SessionReadHeads :many
 -- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, session_branches_pkey. Sessions as SessionGet returns them, with
--- their places in ids, and whether they have branches or are forks.
-SELECT a.place::bigint AS place, sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+-- their places in ids, what their next messages follow, and whether they have branches or are forks.
+SELECT a.place::bigint AS place, sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only, c.follows,
     ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
     coalesce((SELECT true FROM session_branches b WHERE b.session_id = s.id LIMIT 1), false)::boolean AS branched

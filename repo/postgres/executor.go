@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -18,8 +19,9 @@ import (
 type executor interface {
 	// read runs statements that change nothing.
 	read(ctx context.Context, statements func(db.DBTX) error) error
-	// readTogether runs statements that change nothing in one round trip, and last behind them, unless all see one snapshot.
-	readTogether(ctx context.Context, statements conn.Pipeline, last func(db.DBTX) error) error
+	// readTogether runs statements that change nothing in one round trip, with those between the first and the last ones, unless all see
+	// one snapshot.
+	readTogether(ctx context.Context, first, between, last conn.Pipeline) error
 	// write runs one statement that changes something.
 	write(ctx context.Context, statement func(db.DBTX) error) error
 	// writeByID is like write, for a statement that an id makes idempotent.
@@ -71,7 +73,8 @@ func (p *pooled) read(ctx context.Context, statements func(db.DBTX) error) error
 	return p.retried(ctx, func() error { return p.conns.Run(ctx, conn.Reading, statements) })
 }
 
-func (p *pooled) readTogether(ctx context.Context, statements conn.Pipeline, _ func(db.DBTX) error) error {
+func (p *pooled) readTogether(ctx context.Context, statements, _, last conn.Pipeline) error {
+	statements.Steps = slices.Concat(statements.Steps, last.Steps)
 	return p.read(ctx, func(q db.DBTX) error {
 		alone := q.(conn.Alone)
 		alone.Snapshot = true
@@ -181,8 +184,8 @@ func (b bound) read(ctx context.Context, statements func(db.DBTX) error) error {
 	return conn.Meaning(ctx, statements(b.tx), conn.Reading)
 }
 
-func (b bound) readTogether(ctx context.Context, statements conn.Pipeline, last func(db.DBTX) error) error {
-	statements.Add(last)
+func (b bound) readTogether(ctx context.Context, statements, between, last conn.Pipeline) error {
+	statements.Steps = slices.Concat(statements.Steps, between.Steps, last.Steps)
 	return b.read(ctx, func(q db.DBTX) error { return statements.Send(ctx, q) })
 }
 

@@ -19,9 +19,10 @@ import (
 )
 
 // A read of sessions looks in one round trip, with a statement for all sessions, one for all messages, and one for all states. On the pool
-// they see one snapshot. In a transaction each may see what was committed before it: the sessions are read again at the end, and if they
-// are others, all is. What a session has of messages never changes, and all states are of one statement, so that everything is of the
-// moment of that. A second round trip has messages that are found by their path, and those for which only Go knows that there is room.
+// they see one snapshot. In a transaction each may see what was committed before it: in front of the states their versions are read, and
+// the sessions again, and if they are others, all is. What a session has of messages never changes, nor does a state with its version, so
+// that everything is of the moment of the versions. What takes long, the states, comes after that moment: however often others write, a
+// read gets to its end. A second round trip has messages that are found by their path, and those for which only Go knows that there is room.
 
 func (s *sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapshot, error) {
 	read, err := rules.NormalizeRead(read)
@@ -75,6 +76,8 @@ type reading struct {
 	prompt       []db.SessionReadPromptRow
 	messages     messageScanner
 	state        []db.SessionReadStateRow
+	// versions are those that the states had when the sessions were read. Nil: all was read at one moment.
+	versions map[repo.Scope]int64
 }
 
 func (r *reading) attempt(ctx context.Context) (repo.Snapshot, error) {
@@ -105,6 +108,9 @@ func (r *reading) attempt(ctx context.Context) (repo.Snapshot, error) {
 	}
 	if err := r.addState(&snapshot); err != nil {
 		return repo.Snapshot{}, err
+	}
+	if !r.hasVersions(&snapshot) {
+		return repo.Snapshot{}, errMoved
 	}
 	if r.most > 0 {
 		if err := r.addMessages(ctx, &snapshot); err != nil {
@@ -141,24 +147,66 @@ func (r *reading) look(ctx context.Context) error {
 	default:
 		steps.Add(r.scan(ctx, &r.messages, r.whole(), limits.MaxReadBytes))
 	}
-	if own := r.read.State && len(r.ids) > 0; own || len(r.read.Scopes) > 0 {
+	moment, states := &conn.Pipeline{}, &conn.Pipeline{}
+	scopes := r.scopes()
+	if len(scopes) > 0 {
 		// Each scope may have a row without a key, and one key more shows that there are too many.
 		params := db.SessionReadStateParams{
 			Namespace: r.namespace(), Scopes: r.read.Scopes, MaxBytes: limits.MaxStateBytes,
 			MaxRows: int32(limits.MaxStateReadKeys + len(r.ids) + len(r.read.Scopes) + 1),
 		}
-		if own {
+		if r.read.State {
 			params.SessionIds = r.ids
 		}
-		steps.Add(func(q db.DBTX) (err error) {
+		states.Add(func(q db.DBTX) (err error) {
 			r.state, err = queries.SessionReadState(ctx, q, params)
 			return err
 		})
+		moment.Add(func(q db.DBTX) error {
+			columns := newScopeColumns(each(scopes, func(scope repo.Scope) repo.Scope { return rules.ScopeInView(r.view, scope) }))
+			rows, err := queries.TurnScopeVersions(ctx, q, db.TurnScopeVersionsParams{
+				SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names,
+			})
+			r.versions = map[repo.Scope]int64{}
+			for _, row := range rows {
+				r.versions[scopes[row.Place-1]] = row.Version
+			}
+			return err
+		})
 	}
-	return r.exec.readTogether(ctx, steps, func(q db.DBTX) (err error) {
+	moment.Add(func(q db.DBTX) (err error) {
 		r.after, err = queries.SessionReadHeads(ctx, q, r.ids)
 		return err
 	})
+	return r.exec.readTogether(ctx, steps, *moment, *states)
+}
+
+// scopes returns the scopes of the states that are read.
+func (r *reading) scopes() (scopes []repo.Scope) {
+	if r.read.State {
+		for _, id := range r.read.IDs {
+			scopes = append(scopes, repo.Scope{SessionID: id})
+		}
+	}
+	for _, name := range r.read.Scopes {
+		scopes = append(scopes, repo.Scope{Name: name})
+	}
+	return scopes
+}
+
+// hasVersions reports whether the states are those that there were when the sessions were read.
+func (r *reading) hasVersions(snapshot *repo.Snapshot) bool {
+	for _, state := range snapshot.Scopes {
+		if r.versions != nil && state.Version != r.versions[state.Scope] {
+			return false
+		}
+	}
+	for _, session := range snapshot.Sessions {
+		if r.versions != nil && session != nil && session.State.Version != r.versions[session.State.Scope] {
+			return false
+		}
+	}
+	return true
 }
 
 // addState adds the keys to each state that was asked for. A shared state has a name, and a session's own has its id.

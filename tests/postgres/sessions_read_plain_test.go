@@ -8,9 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -110,5 +114,91 @@ func TestPlainRead(t *testing.T) {
 				t.Errorf("%+v: in one round trip: %t", test.ask, once)
 			}
 		}
+	}
+}
+
+// readBeside reads a session in a transaction, at read committed, which waits for a table. While it does, another transaction, which has
+// locked the table, writes.
+func readBeside(t *testing.T, store *agentstore.Store, table string, ask repo.ReadSessions, write func(tx repo.Repositories)) (snapshot repo.Snapshot) {
+	t.Helper()
+	one, err := store.Pool().Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.Release()
+	read := func() error {
+		return pgx.BeginTxFunc(t.Context(), one, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
+			snapshot, err = postgres.Bind(tx).Sessions().Read(t.Context(), ask)
+			return err
+		})
+	}
+	if err := read(); err != nil { // which prepares the statements
+		t.Fatal(err)
+	}
+	holder := beginOn(t, store.Pool())
+	pgtest.Exec(t, holder, "LOCK TABLE "+table+" IN ACCESS EXCLUSIVE MODE")
+	ended := make(chan error, 1)
+	go func() { ended <- read() }()
+	pgtest.AwaitLockWait(t, store.Pool(), 1)
+	write(postgres.Bind(holder))
+	if err := holder.Commit(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := await.Value(t, "the read", ended); err != nil {
+		t.Error(err)
+	}
+	return snapshot
+}
+
+// A read in a transaction reads a state once, also if the session gets messages during that: otherwise a large state
+// of a session that is written often would be read for ever.
+func TestReadOfStateBesideAppends(t *testing.T) {
+	t.Parallel()
+	tracer := &roundTrips{}
+	store := pgtest.NewStore(t, agentstore.Options{Tracer: tracer})
+	id := pgtest.NewSession(t, store)
+	if _, err := store.State().Change(t.Context(), []repo.StateChange{{Scope: repo.Scope{SessionID: id}, Key: "k", Value: []byte("1")}}); err != nil {
+		t.Fatal(err)
+	}
+	ask := repo.ReadSessions{IDs: []repo.ID{id}, State: true}
+	snapshot := readBeside(t, store, "state_values", ask, func(tx repo.Repositories) {
+		if _, err := tx.Sessions().Append(t.Context(), id, user("x")); err != nil {
+			t.Error(err)
+		}
+	})
+	if got := snapshot.Sessions[0]; got.Session.MessageCount != 0 || len(got.State.Values) != 1 {
+		t.Errorf("read %d messages, and %d keys", got.Session.MessageCount, len(got.State.Values))
+	}
+	reads := 0
+	for _, sent := range tracer.sent {
+		if strings.HasPrefix(sent, "-- name: SessionReadHeads ") {
+			reads++
+		}
+	}
+	if reads != 2 {
+		t.Errorf("two reads took %d", reads)
+	}
+}
+
+// A read in a transaction notices that a session was rewound also if that has not changed its time, because the clock has stepped back.
+func TestReadBesideRewindOfClock(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{})
+	id := pgtest.NewSession(t, store)
+	turn := func(r repo.Repositories, after int64, value string) {
+		changes := []repo.StateChange{{Key: "k", Value: []byte(value)}}
+		if _, err := r.Sessions().AppendTurn(t.Context(), inSession(id, repo.Turn{After: &after, State: changes})); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := store.Sessions().Append(t.Context(), id, user("a"), user("b"), user("c")); err != nil {
+		t.Fatal(err)
+	}
+	turn(store, 0, "1")
+	pgtest.Exec(t, store.Pool(), "UPDATE session_counters SET updated_at = now() + interval '1 hour'")
+	ask := repo.ReadSessions{IDs: []repo.ID{id}, Last: 5, Since: time.Unix(1, 0), State: true} // Since: it has the path at once
+	snapshot := readBeside(t, store, "state_scopes", ask, func(tx repo.Repositories) { turn(tx, 2, "3") })
+	if got := snapshot.Sessions[0]; fmt.Sprint(len(got.Messages)) != string(got.State.Values[0].Value) {
+		t.Errorf("read %d messages, and the state of %s", len(got.Messages), got.State.Values[0].Value)
 	}
 }
