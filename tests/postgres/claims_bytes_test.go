@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -46,5 +48,30 @@ func TestClaimLeavesWhatDoesNotFit(t *testing.T) {
 	// While it is open, the next ones are free.
 	for range 4 {
 		claimOne(t, store, "many")
+	}
+}
+
+// A claim of all namespaces whose last look had only what does not fit leaves its turn to that.
+func TestClaimAnywhereGoesOnWithWhatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})
+	pool := store.Pool()
+	for n := range 40 {
+		queueMany(t, pool, fmt.Sprintf("ns%02d", n), 1)
+	}
+	// 9 MB, of the first namespace and of the first one of the second look.
+	pgtest.Exec(t, pool, `UPDATE plans SET state = 'processing', version = version + 1, invariants = array_fill(repeat('x', 60000), ARRAY[150]),
+		invariant_sources = array_fill('plan'::text, ARRAY[150]) WHERE namespace IN ('ns00', 'ns18')`)
+	pgtest.Exec(t, pool, "UPDATE plans SET state = 'queued', version = version + 1 WHERE state = 'processing'")
+	holder := beginOn(t, pool)
+	pgtest.Exec(t, holder, "SELECT FROM plans WHERE namespace BETWEEN 'ns01' AND 'ns17' FOR UPDATE")
+	for _, want := range [][]string{{"ns00"}, {"ns18", "ns19"}} {
+		var got []string
+		for _, c := range claim(t, store, repo.Claim{Owner: "worker", AllNamespaces: true, Limit: 2}) {
+			got = append(got, c.Plan.Namespace)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("claimed plans of %v, want %v", got, want)
+		}
 	}
 }

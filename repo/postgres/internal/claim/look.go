@@ -143,8 +143,11 @@ func (c *choosing) anywhere(ctx context.Context, heads *queueHeads, key string) 
 		if round == 0 {
 			first = namespaces[0]
 		}
-		if after = namespaces[len(namespaces)-1]; len(c.Taken) > taken {
+		switch {
+		case len(c.Taken) > taken:
 			after = c.Taken[len(c.Taken)-1].Namespace
+		case !c.IsFull(): // otherwise what did not fit is in one of these
+			after = namespaces[len(namespaces)-1]
 		}
 		if heads.setTurn(key, after); c.IsFull() {
 			return nil
