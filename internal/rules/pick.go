@@ -83,7 +83,9 @@ type Choice struct {
 	Most       int // plans that are asked for
 	Taken      []Candidate
 
-	full bool
+	// behind is the first one that did not fit, which comes before all others. full: it still does not.
+	behind Candidate
+	full   bool
 }
 
 // IsFull reports whether the claim has as many plans as it asked for, or as fit into an answer.
@@ -136,14 +138,23 @@ func inTurns(queues [][]Candidate, rooms Rooms) (turned, over []Candidate) {
 // fitting returns how many of the first candidates the claim still asks for, with fewer bytes than an answer has at most, or one.
 func (c *Choice) fitting(order []Candidate) (most int) {
 	bytes := c.bytes()
+	fits := func(one Candidate) bool { return bytes+one.Bytes < limits.MaxReadBytes || len(c.Taken)+most == 0 }
+	if c.full = c.isLeft(c.behind) && !fits(c.behind); c.full {
+		return 0
+	}
 	for _, one := range order[:min(len(order), c.Most-len(c.Taken))] {
-		if bytes += one.Bytes; bytes >= limits.MaxReadBytes && len(c.Taken)+most > 0 {
-			c.full = most == 0
+		if !fits(one) {
+			c.behind, c.full = one, most == 0
 			break
 		}
+		bytes += one.Bytes
 		most++
 	}
 	return most
+}
+
+func (c *Choice) isLeft(one Candidate) bool {
+	return slices.ContainsFunc(c.Candidates, func(other Candidate) bool { return other.Plan == one.Plan })
 }
 
 func (c *Choice) bytes() (bytes int) {

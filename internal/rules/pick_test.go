@@ -95,6 +95,28 @@ func TestPickBytes(t *testing.T) {
 	}
 }
 
+// What does not fit keeps its turn, unless what is taken in place of others that are locked leaves room for it.
+func TestPickBytesInTurns(t *testing.T) {
+	for name, test := range map[string]struct {
+		locked int // place of a candidate
+		taken  string
+	}{
+		"nothing is locked":            {-1, "0"},
+		"the large one is":             {0, "213"},
+		"what would not fit is locked": {2, "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := candidates("a/x a/x b/x a/x")
+			all[0].Bytes, all[2].Bytes = limits.MaxReadBytes-1, limits.MaxReadBytes/2
+			c := rules.Choice{Candidates: all, Turns: []string{"a", "b"}, Most: 100}
+			lock(t, &c, func(one rules.Candidate) bool { return test.locked < 0 || one.Plan != (repo.ID{byte(test.locked)}) })
+			if got := places(c.Taken); got != test.taken || c.IsFull() != (len(test.taken) == 1) {
+				t.Errorf("took %s, want %s; full: %t", got, test.taken, c.IsFull())
+			}
+		})
+	}
+}
+
 // lock locks what a choice tries, as far as it is free. It fails if more is locked than is taken.
 func lock(t *testing.T, c *rules.Choice, free func(rules.Candidate) bool) {
 	t.Helper()
