@@ -46,16 +46,23 @@ func (s *sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snaps
 		r.room += rules.MaxInstructions
 	}
 	r.byPath = read.Tokens > 0 || read.Branches || !read.Since.IsZero() || slices.ContainsFunc(read.IDs, s.exec.branched)
-	for attempt := 1; ; attempt++ {
+	for gaps, found := 0, 0; ; {
 		snapshot, err := r.attempt(ctx)
-		if again := errors.Is(err, errMoved) || isGap(err) && attempt < gapAttempts; !again {
+		if isGap(err) {
+			gaps++
+			if len(r.heads) != found { // a session was deleted
+				gaps, found = 1, len(r.heads)
+			}
+		}
+		if again := errors.Is(err, errMoved) || isGap(err) && gaps < gapAttempts; !again {
 			return snapshot, err
 		}
 		r.byPath = true // so that little is read before what must not move
 	}
 }
 
-// gapAttempts are the attempts of a read that finds messages missing: those of a fork are given to another session when theirs is deleted.
+// gapAttempts are how many attempts find messages missing, of as many sessions: those of a fork are given to another session when theirs
+// is deleted.
 const gapAttempts = 3
 
 // errMoved: the statements of a read saw different sessions.

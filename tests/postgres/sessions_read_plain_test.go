@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -200,5 +201,62 @@ func TestReadBesideRewindOfClock(t *testing.T) {
 	snapshot := readBeside(t, store, "state_scopes", ask, func(tx repo.Repositories) { turn(tx, 2, "3") })
 	if got := snapshot.Sessions[0]; fmt.Sprint(len(got.Messages)) != string(got.State.Values[0].Value) {
 		t.Errorf("read %d messages, and the state of %s", len(got.Messages), got.State.Values[0].Value)
+	}
+}
+
+// behind is a tracer that does something behind each batch that has a statement.
+type behind struct {
+	roundTrips
+	statement string
+	do        func()
+}
+
+type behindKey struct{}
+
+func (b *behind) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	return context.WithValue(ctx, behindKey{}, slices.ContainsFunc(data.Batch.QueuedQueries, func(q *pgx.QueuedQuery) bool {
+		return strings.HasPrefix(q.SQL, "-- name: "+b.statement+" ")
+	}))
+}
+
+func (b *behind) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchEndData) {
+	if ctx.Value(behindKey{}) == true {
+		b.do()
+	}
+}
+
+// A read in a transaction that has to begin again, and then finds sessions deleted, one after the other, while it reads their messages,
+// does not report messages as missing.
+func TestReadBesideDeletions(t *testing.T) {
+	t.Parallel()
+	tracer := &behind{statement: "SessionReadPath", do: func() {}}
+	store := pgtest.NewStore(t, agentstore.Options{Tracer: tracer})
+	var ids []repo.ID
+	for range 5 {
+		id := pgtest.NewSession(t, store)
+		if _, err := store.Sessions().Append(t.Context(), id, user("a"), user("b")); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	if _, err := store.Sessions().AppendTurn(t.Context(), inSession(ids[0], repo.Turn{After: new(int64), Messages: []repo.NewMessage{user("c")}})); err != nil {
+		t.Fatal(err)
+	}
+	next := 1
+	tracer.do = func() {
+		if next < len(ids) {
+			if _, err := store.Sessions().Delete(t.Context(), ids[next]); err != nil {
+				t.Error(err)
+			}
+			next++
+		}
+	}
+	// It has no store that knows the branch, so that the first attempt finds it.
+	snapshot, err := postgres.Bind(beginOn(t, store.Pool())).Sessions().Read(t.Context(), repo.ReadSessions{IDs: ids, Last: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := snapshot.Sessions; len(got[0].Messages) != 2 || got[1] != nil || got[4] != nil {
+		t.Errorf("read %+v", got)
 	}
 }
