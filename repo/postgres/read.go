@@ -170,9 +170,9 @@ func (r *reading) look(ctx context.Context) error {
 			return err
 		})
 		moment.Add(func(q db.DBTX) error {
-			columns := newScopeColumns(each(scopes, func(scope repo.Scope) repo.Scope { return rules.ScopeInView(r.view, scope) }))
+			columns := convert.NewScopes(convert.Each(scopes, func(scope repo.Scope) repo.Scope { return rules.ScopeInView(r.view, scope) }))
 			rows, err := queries.TurnScopeVersions(ctx, q, db.TurnScopeVersionsParams{
-				SessionIds: columns.sessions, Namespaces: columns.namespaces, Names: columns.names,
+				SessionIds: columns.Sessions, Namespaces: columns.Namespaces, Names: columns.Names,
 			})
 			r.versions = map[repo.Scope]int64{}
 			for _, row := range rows {

@@ -120,13 +120,13 @@ func SessionOfScope(scope repo.Scope) pgtype.UUID {
 	return pgtype.UUID{Bytes: scope.SessionID, Valid: scope.Name == ""}
 }
 
-// scopeColumns holds scopes as the arrays that a statement unnests.
-type scopeColumns struct {
+// Scopes holds scopes as the arrays that a statement unnests.
+type Scopes struct {
 	Sessions          []pgtype.UUID
 	Namespaces, Names []string
 }
 
-func NewScopes(scopes []repo.Scope) (c scopeColumns) {
+func NewScopes(scopes []repo.Scope) (c Scopes) {
 	for _, scope := range scopes {
 		c.Sessions = append(c.Sessions, SessionOfScope(scope))
 		namespace, name := rules.SplitView(scope.Name)
