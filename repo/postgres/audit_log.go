@@ -52,21 +52,7 @@ func (a *auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unsea
 		if err := rules.CheckSeal(unsealed, seal); err != nil {
 			return &conn.Answer{Err: err}
 		}
-		added, err := queries.AuditAddLeaves(ctx, q, db.AuditAddLeavesParams{
-			FirstSequence: size, Ids: next.Ids, Hidden: toBytes(seal.Hidden), Hashes: toBytes(seal.Leaves),
-		})
-		if err == nil && added != int64(len(rows)) {
-			err = &conn.Answer{Err: &conn.Error{Sentinel: repo.ErrContention, Cause: errors.New("entries were deleted while they were sealed")}}
-		}
-		if err != nil {
-			return err
-		}
-		if err := queries.AuditAddHashes(ctx, q, db.AuditAddHashesParams{FirstIndex: seal.FirstHash, Hashes: toBytes(seal.Hashes)}); err != nil {
-			return err
-		}
-		if err := queries.AuditAddCheckpoint(ctx, q, db.AuditAddCheckpointParams{
-			Size: seal.Checkpoint.Size, Root: seal.Checkpoint.Root[:], Note: seal.Checkpoint.Note,
-		}); err != nil {
+		if err := addSeal(ctx, q, size, next.Ids, seal); err != nil {
 			return err
 		}
 		sealed = len(rows)
@@ -79,6 +65,25 @@ func (a *auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unsea
 		return 0, &conn.Error{Sentinel: repo.ErrContention, Cause: errors.New("another sealer is at work")}
 	}
 	return sealed, nil
+}
+
+// addSeal adds the leaves of entries to a log of a size, its hashes, and its checkpoint.
+func addSeal(ctx context.Context, q db.DBTX, size int64, ids []pgtype.UUID, seal auditlog.Seal) error {
+	added, err := queries.AuditAddLeaves(ctx, q, db.AuditAddLeavesParams{
+		FirstSequence: size, Ids: ids, Hidden: toBytes(seal.Hidden), Hashes: toBytes(seal.Leaves),
+	})
+	if err == nil && added != int64(len(ids)) {
+		err = &conn.Answer{Err: &conn.Error{Sentinel: repo.ErrContention, Cause: errors.New("entries were deleted while they were sealed")}}
+	}
+	if err == nil {
+		err = queries.AuditAddHashes(ctx, q, db.AuditAddHashesParams{FirstIndex: seal.FirstHash, Hashes: toBytes(seal.Hashes)})
+	}
+	if err != nil {
+		return err
+	}
+	return queries.AuditAddCheckpoint(ctx, q, db.AuditAddCheckpointParams{
+		Size: seal.Checkpoint.Size, Root: seal.Checkpoint.Root[:], Note: seal.Checkpoint.Note,
+	})
 }
 
 // nextToSeal returns up to limit entries of the queue, and whether there may be

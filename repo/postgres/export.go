@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/ctxio"
@@ -186,6 +187,11 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 	case created > 0:
 		return nil
 	}
+	return s.whyNotImported(ctx, q, session, restore)
+}
+
+// whyNotImported returns why a session was not made.
+func (s *sessions) whyNotImported(ctx context.Context, q db.DBTX, session repo.Session, restore bool) error {
 	in := &sessions{base: base{exec: bound{tx: q.(pgx.Tx)}}}
 	stored, err := in.taken(ctx, session.ID, session.Namespace, session.Key)
 	switch {
@@ -220,57 +226,77 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 			return 0, err
 		}
 	}
-	count, branches := base, reader.History().Head != nil
-	for done := false; !done; {
-		var chunk convert.Messages
-		for bytes := 0; len(chunk.Ids) < importChunk && bytes < importChunkBytes; {
-			message, err := reader.Next()
-			if done = errors.Is(err, io.EOF); done {
-				break
-			}
-			if err != nil {
-				return 0, &conn.Answer{Err: err}
-			}
-			owner := other
-			if message.Sequence >= base {
-				owner, count = convert.UUID(sessionID), count+1
-			}
-			if message.Follows != message.Sequence-1 {
-				chunk.Follow(&message.Follows)
-				branches = branches || message.Sequence >= base
-			}
-			imported := repo.NewMessage{
-				ID: message.ID, Role: message.Role, Content: message.Content, Metadata: message.Metadata,
-				Payload: message.Payload, Kind: message.Kind, CallID: message.CallID, OccurredAt: message.OccurredAt,
-				Tokens: message.Tokens, Counter: message.Counter,
-			}
-			chunk.Add(owner, message.Sequence, message.CreatedAt, &imported)
-			bytes += rules.MessageBytes(&imported)
+	i := &messageImport{reader: reader, session: convert.UUID(sessionID), other: other, count: base, branches: reader.History().Head != nil}
+	for more := true; more; {
+		var err error
+		if more, err = i.store(ctx, q); err != nil {
+			return 0, err
 		}
-		if len(chunk.Ids) == 0 {
-			break
+	}
+	if i.branches {
+		if err := queries.BranchImport(ctx, q, db.BranchImportParams{SessionID: i.session, Follows: reader.History().Head}); err != nil {
+			return 0, err
 		}
-		store := &conn.Pipeline{}
-		store.Add(func(q db.DBTX) error {
-			stored, err := queries.MessageInsert(ctx, q, chunk.MessageInsertParams)
-			return conn.Whole(stored, len(chunk.Ids), err)
-		})
-		store.Add(func(q db.DBTX) error {
-			counted, err := queries.MessageCount(ctx, q, db.MessageCountParams{SessionID: convert.UUID(sessionID), NextSequence: count})
-			return conn.Whole(counted, 1, err)
-		})
-		err := store.Send(ctx, q)
-		if conn.Violates(err, convert.UniqueMessageID) {
-			return 0, &conn.Answer{Err: rules.MessageTwice()}
+	}
+	return i.count, nil
+}
+
+// messageImport stores messages in chunks.
+type messageImport struct {
+	reader *export.Reader
+	// other has the messages that a fork has of others.
+	session, other pgtype.UUID
+	count          int64 // the next sequence
+	branches       bool
+}
+
+// next reads the next chunk, and reports whether there may be more.
+func (i *messageImport) next() (chunk convert.Messages, more bool, err error) {
+	base := i.reader.History().Base
+	for bytes := 0; len(chunk.Ids) < importChunk && bytes < importChunkBytes; {
+		message, err := i.reader.Next()
+		if errors.Is(err, io.EOF) {
+			return chunk, false, nil
 		}
 		if err != nil {
-			return 0, err
+			return chunk, false, &conn.Answer{Err: err}
 		}
-	}
-	if branches {
-		if err := queries.BranchImport(ctx, q, db.BranchImportParams{SessionID: convert.UUID(sessionID), Follows: reader.History().Head}); err != nil {
-			return 0, err
+		owner := i.other
+		if message.Sequence >= base {
+			owner, i.count = i.session, i.count+1
 		}
+		if message.Follows != message.Sequence-1 {
+			chunk.Follow(&message.Follows)
+			i.branches = i.branches || message.Sequence >= base
+		}
+		imported := repo.NewMessage{
+			ID: message.ID, Role: message.Role, Content: message.Content, Metadata: message.Metadata,
+			Payload: message.Payload, Kind: message.Kind, CallID: message.CallID, OccurredAt: message.OccurredAt,
+			Tokens: message.Tokens, Counter: message.Counter,
+		}
+		chunk.Add(owner, message.Sequence, message.CreatedAt, &imported)
+		bytes += rules.MessageBytes(&imported)
 	}
-	return count, nil
+	return chunk, true, nil
+}
+
+// store stores the next chunk, and reports whether there may be more.
+func (i *messageImport) store(ctx context.Context, q db.DBTX) (more bool, err error) {
+	chunk, more, err := i.next()
+	if err != nil || len(chunk.Ids) == 0 {
+		return false, err
+	}
+	store := &conn.Pipeline{}
+	store.Add(func(q db.DBTX) error {
+		stored, err := queries.MessageInsert(ctx, q, chunk.MessageInsertParams)
+		return conn.Whole(stored, len(chunk.Ids), err)
+	})
+	store.Add(func(q db.DBTX) error {
+		counted, err := queries.MessageCount(ctx, q, db.MessageCountParams{SessionID: i.session, NextSequence: i.count})
+		return conn.Whole(counted, 1, err)
+	})
+	if err = store.Send(ctx, q); conn.Violates(err, convert.UniqueMessageID) {
+		err = &conn.Answer{Err: rules.MessageTwice()}
+	}
+	return more, err
 }
