@@ -39,10 +39,7 @@ func (a actions) Create(ctx context.Context, new repo.NewAction) (repo.Action, e
 
 func (a actions) Get(ctx context.Context, name string) (repo.Action, error) {
 	parsed, err := rules.ParseAction(a.options.view, name)
-	if err != nil {
-		return repo.Action{}, err
-	}
-	return runOn(ctx, a.read, (*tables).action, parsed, func(_ *tables, stored *repo.Action) (repo.Action, error) { return copyAction(stored), nil })
+	return runOn(ctx, unless(err, a.read), (*tables).action, parsed, func(_ *tables, stored *repo.Action) (repo.Action, error) { return copyAction(stored), nil })
 }
 
 func (a actions) List(ctx context.Context, filter repo.ActionFilter, page repo.Page) (repo.List[repo.Action], error) {
@@ -84,10 +81,7 @@ func (a actions) Update(ctx context.Context, name string, version int64, definit
 
 func (a actions) Archive(ctx context.Context, name string) (repo.Action, error) {
 	parsed, err := rules.ParseAction(a.options.view, name)
-	if err != nil {
-		return repo.Action{}, err
-	}
-	return runOn(ctx, a.write, (*tables).action, parsed, func(t *tables, stored *repo.Action) (repo.Action, error) {
+	return runOn(ctx, unless(err, a.write), (*tables).action, parsed, func(t *tables, stored *repo.Action) (repo.Action, error) {
 		if stored.Archived {
 			return copyAction(stored), nil
 		}
@@ -110,10 +104,7 @@ func (t *tables) putNext(action repo.Action, now time.Time) repo.Action {
 
 func (a actions) Delete(ctx context.Context, name string) error {
 	parsed, err := rules.ParseAction(a.options.view, name)
-	if err != nil {
-		return err
-	}
-	return exec(ctx, a.write, func(t *tables) error {
+	return exec(ctx, unless(err, a.write), func(t *tables) error {
 		if len(t.plans.where(func(r *planRow) bool { return r.Action == parsed })) > 0 {
 			return &repo.RefusedError{Kind: "action", Name: parsed.String(), Reason: "is in use"}
 		}

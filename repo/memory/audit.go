@@ -66,10 +66,7 @@ func (a audit) record(ctx context.Context, entries []repo.AuditEntry) (auditlog.
 		return auditlog.Recorded{}, err
 	}
 	distinct, err := rules.DistinctEntries(entries)
-	if err != nil {
-		return auditlog.Recorded{}, err
-	}
-	return run(ctx, a.write, func(t *tables) (auditlog.Recorded, error) {
+	return run(ctx, unless(err, a.write), func(t *tables) (auditlog.Recorded, error) {
 		var unknown []repo.AuditEntry
 		for _, entry := range distinct {
 			known, err := t.known(entry)

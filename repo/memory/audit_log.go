@@ -55,10 +55,7 @@ func (a auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unseal
 	if err != nil {
 		return 0, err
 	}
-	if err := rules.CheckSeal(unsealed, seal); err != nil {
-		return 0, err
-	}
-	return run(ctx, a.write, func(t *tables) (int, error) {
+	return run(ctx, unless(rules.CheckSeal(unsealed, seal), a.write), func(t *tables) (int, error) {
 		log := t.log
 		if seal.FirstHash != int64(len(log.hashes)) {
 			return 0, &repo.InvalidError{Field: "seal.first_hash", Reason: "is not the next one"}
@@ -150,10 +147,7 @@ func (t *tables) leaf(at int64) auditlog.Leaf {
 
 func (a auditStore) Leaves(ctx context.Context, from int64, limit int) ([]auditlog.Leaf, error) {
 	limit, err := rules.CheckPage("from", from, limit)
-	if err != nil {
-		return nil, err
-	}
-	return run(ctx, a.read, func(t *tables) ([]auditlog.Leaf, error) {
+	return run(ctx, unless(err, a.read), func(t *tables) ([]auditlog.Leaf, error) {
 		first := min(from, int64(len(t.log.leaves)))
 		leaves := make([]auditlog.Leaf, min(int64(limit), int64(len(t.log.leaves))-first))
 		for i := range leaves {
@@ -197,10 +191,7 @@ func (a auditStore) Lost(ctx context.Context, limit int) ([]repo.ID, error) {
 
 func (a auditStore) Waiting(ctx context.Context, limit int) (auditlog.Waiting, error) {
 	limit, err := rules.CheckCount(limit)
-	if err != nil {
-		return auditlog.Waiting{}, err
-	}
-	return run(ctx, a.read, func(t *tables) (waiting auditlog.Waiting, err error) {
+	return run(ctx, unless(err, a.read), func(t *tables) (waiting auditlog.Waiting, err error) {
 		if len(t.unsealed) > 0 {
 			waiting.Entries = int64(min(len(t.unsealed), limit))
 			waiting.Oldest = t.entries.get(t.unsealed[0]).RecordedAt

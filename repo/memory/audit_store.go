@@ -53,10 +53,7 @@ func (s *sink) Close() error {
 
 func (a auditStore) Prune(ctx context.Context, prune auditlog.Prune) (auditlog.Pruned, error) {
 	prune, err := rules.NormalizePrune(prune)
-	if err != nil {
-		return auditlog.Pruned{}, err
-	}
-	return run(ctx, a.write, func(t *tables) (auditlog.Pruned, error) {
+	return run(ctx, unless(err, a.write), func(t *tables) (auditlog.Pruned, error) {
 		result, doomed := t.prunable(prune)
 		if prune.DryRun || len(doomed) == 0 {
 			return result, nil
@@ -105,10 +102,7 @@ type heldSubject struct{ plan, session repo.ID }
 func subject(hold auditlog.Hold) heldSubject { return heldSubject{hold.PlanID, hold.SessionID} }
 
 func (a auditStore) Hold(ctx context.Context, hold auditlog.Hold) error {
-	if err := rules.CheckHold(hold, false); err != nil {
-		return err
-	}
-	return exec(ctx, a.write, func(t *tables) error {
+	return exec(ctx, unless(rules.CheckHold(hold, false), a.write), func(t *tables) error {
 		if _, held := t.log.holds[subject(hold)]; !held {
 			hold.CreatedAt = t.now()
 			t.log.holds[subject(hold)] = hold
@@ -118,10 +112,7 @@ func (a auditStore) Hold(ctx context.Context, hold auditlog.Hold) error {
 }
 
 func (a auditStore) Release(ctx context.Context, hold auditlog.Hold) error {
-	if err := rules.CheckHold(hold, true); err != nil {
-		return err
-	}
-	return exec(ctx, a.write, func(t *tables) error {
+	return exec(ctx, unless(rules.CheckHold(hold, true), a.write), func(t *tables) error {
 		delete(t.log.holds, subject(hold))
 		return nil
 	})

@@ -85,10 +85,7 @@ func copiesOf(sessionID repo.ID, messages []*repo.Message) []repo.Message {
 func (s sessions) Fork(ctx context.Context, id repo.ID, at int64, new repo.NewSession) (repo.Session, error) {
 	chosen := !new.ID.IsZero()
 	new, err := rules.NormalizeFork(s.options.view, at, new)
-	if err != nil {
-		return repo.Session{}, err
-	}
-	return runOn(ctx, s.write, s.session, id, func(t *tables, r *sessionRow) (repo.Session, error) {
+	return runOn(ctx, unless(err, s.write), s.session, id, func(t *tables, r *sessionRow) (repo.Session, error) {
 		m, _ := r.at(at)
 		if m == nil {
 			return repo.Session{}, rules.NoMessage(at)
@@ -119,10 +116,7 @@ func (s sessions) Fork(ctx context.Context, id repo.ID, at int64, new repo.NewSe
 }
 
 func (s sessions) Branches(ctx context.Context, sessionID repo.ID, sequence int64) ([]repo.Branch, error) {
-	if err := rules.CheckSequence("sequence", sequence); err != nil {
-		return nil, err
-	}
-	return runOn(ctx, s.read, s.session, sessionID, func(_ *tables, r *sessionRow) ([]repo.Branch, error) {
+	return runOn(ctx, unless(rules.CheckSequence("sequence", sequence), s.read), s.session, sessionID, func(_ *tables, r *sessionRow) ([]repo.Branch, error) {
 		m, _ := r.at(sequence)
 		if m == nil {
 			return nil, rules.NoMessage(sequence)

@@ -34,10 +34,7 @@ func (t *tables) heldPlan(r *planRow) bool {
 }
 
 func (s sessions) Hold(ctx context.Context, hold repo.LegalHold) error {
-	if err := rules.CheckLegalHold(s.options.view, hold, false); err != nil {
-		return err
-	}
-	return exec(ctx, s.write, func(t *tables) error {
+	return exec(ctx, unless(rules.CheckLegalHold(s.options.view, hold, false), s.write), func(t *tables) error {
 		if !hold.SessionID.IsZero() {
 			if _, err := s.session(t, hold.SessionID); err != nil {
 				return err
@@ -52,10 +49,7 @@ func (s sessions) Hold(ctx context.Context, hold repo.LegalHold) error {
 }
 
 func (s sessions) Release(ctx context.Context, hold repo.LegalHold) error {
-	if err := rules.CheckLegalHold(s.options.view, hold, true); err != nil {
-		return err
-	}
-	return exec(ctx, s.write, func(t *tables) error {
+	return exec(ctx, unless(rules.CheckLegalHold(s.options.view, hold, true), s.write), func(t *tables) error {
 		if !hold.SessionID.IsZero() && !rules.IsInView(s.options.view, t.namespaceOf(hold.SessionID)) {
 			return sessionNotFound(hold.SessionID)
 		}
@@ -66,10 +60,7 @@ func (s sessions) Release(ctx context.Context, hold repo.LegalHold) error {
 
 func (s sessions) Holds(ctx context.Context, page repo.Page) (repo.List[repo.LegalHold], error) {
 	list, err := rules.HoldList(s.options.view, page)
-	if err != nil {
-		return repo.List[repo.LegalHold]{}, err
-	}
-	return run(ctx, s.read, func(t *tables) (repo.List[repo.LegalHold], error) {
+	return run(ctx, unless(err, s.read), func(t *tables) (repo.List[repo.LegalHold], error) {
 		found := t.holds.where(func(h *repo.LegalHold) bool {
 			return rules.IsInView(s.options.view, cmp.Or(h.Namespace, t.namespaceOf(h.SessionID))) && rules.CompareHolds(*h, list.After) > 0
 		})

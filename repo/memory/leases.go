@@ -143,10 +143,7 @@ func (t *tables) releaseLease(key repo.LeaseKey, token int64) {
 }
 
 func (l leases) ReleaseAll(ctx context.Context, owner string) (int64, error) {
-	if err := rules.CheckLeaseOwner(owner); err != nil {
-		return 0, err
-	}
-	return run(ctx, l.write, func(t *tables) (int64, error) {
+	return run(ctx, unless(rules.CheckLeaseOwner(owner), l.write), func(t *tables) (int64, error) {
 		found := t.leases.where(func(stored *repo.Lease) bool { return stored.Owner == owner && l.has(t, stored.Key) })
 		for _, stored := range found {
 			t.releaseLease(stored.Key, stored.Fence)
@@ -157,10 +154,7 @@ func (l leases) ReleaseAll(ctx context.Context, owner string) (int64, error) {
 
 func (l leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Page) (repo.List[repo.Lease], error) {
 	list, err := rules.LeaseList(l.options.view, filter, page)
-	if err != nil {
-		return repo.List[repo.Lease]{}, err
-	}
-	return run(ctx, l.read, func(t *tables) (repo.List[repo.Lease], error) {
+	return run(ctx, unless(err, l.read), func(t *tables) (repo.List[repo.Lease], error) {
 		now := t.now()
 		read := func(stored *repo.Lease) repo.Lease {
 			lease := *stored

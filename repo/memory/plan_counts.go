@@ -16,10 +16,7 @@ func (p plans) Counts(ctx context.Context, namespace string, page repo.Page) (re
 		return repo.List[repo.PlanCount]{}, err
 	}
 	list, err := rules.CountList(namespace, page)
-	if err != nil {
-		return repo.List[repo.PlanCount]{}, err
-	}
-	return run(ctx, p.read, func(t *tables) (repo.List[repo.PlanCount], error) {
+	return run(ctx, unless(err, p.read), func(t *tables) (repo.List[repo.PlanCount], error) {
 		after := strings.SplitN(list.After, "\x00", 3)
 		place := repo.PlanCount{Namespace: after[0], Stage: repo.Stage{Phase: repo.Phase(after[1]), State: repo.PlanState(after[2])}}
 		counts := map[repo.PlanCount]repo.PlanCount{}

@@ -67,10 +67,7 @@ func (t *tables) deletePlans(doomed []*planRow) {
 
 func (p plans) Sweep(ctx context.Context, limit int) (int, error) {
 	limit, err := rules.CheckSweep(limit)
-	if err != nil {
-		return 0, err
-	}
-	return run(ctx, p.write, func(t *tables) (int, error) { return t.sweepPlans(limit), nil })
+	return run(ctx, unless(err, p.write), func(t *tables) (int, error) { return t.sweepPlans(limit), nil })
 }
 
 // sweepPlans ends and deletes up to limit plans of each kind.

@@ -13,10 +13,7 @@ import (
 
 func (p plans) SetLimit(ctx context.Context, limit repo.PlanLimit) error {
 	limit, err := rules.NormalizeLimit(p.options.view, limit)
-	if err != nil {
-		return err
-	}
-	return exec(ctx, p.write, func(t *tables) error {
+	return exec(ctx, unless(err, p.write), func(t *tables) error {
 		key := repo.PlanLimit{Namespace: limit.Namespace, Action: limit.Action}
 		if limit.AtOnce < 0 {
 			t.limits.remove(key)
@@ -30,10 +27,7 @@ func (p plans) SetLimit(ctx context.Context, limit repo.PlanLimit) error {
 
 func (p plans) Limits(ctx context.Context, page repo.Page) (repo.List[repo.PlanLimit], error) {
 	list, err := rules.LimitList(p.options.view, page)
-	if err != nil {
-		return repo.List[repo.PlanLimit]{}, err
-	}
-	return run(ctx, p.read, func(t *tables) (repo.List[repo.PlanLimit], error) {
+	return run(ctx, unless(err, p.read), func(t *tables) (repo.List[repo.PlanLimit], error) {
 		var found []repo.PlanLimit
 		namespace, action, _ := strings.Cut(list.After, "\x00")
 		for key, atOnce := range t.limits.all() {

@@ -11,10 +11,7 @@ import (
 
 func (p plans) Transition(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (repo.Plan, error) {
 	cause, err := rules.NormalizeCause(cause, transition)
-	if err != nil {
-		return repo.Plan{}, err
-	}
-	return runOn(ctx, p.write, p.plan, id, func(t *tables, r *planRow) (repo.Plan, error) {
+	return runOn(ctx, unless(err, p.write), p.plan, id, func(t *tables, r *planRow) (repo.Plan, error) {
 		if _, moves, err := rules.Moved(r.Plan, transition, cause); err == nil && !moves {
 			return planOf(r), nil // it is there
 		}
@@ -78,10 +75,7 @@ func (t *tables) children(parentID repo.ID) []*planRow {
 }
 
 func (p plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress) (repo.Plan, error) {
-	if err := rules.CheckProgress(progress); err != nil {
-		return repo.Plan{}, err
-	}
-	return runOn(ctx, p.write, p.plan, id, func(t *tables, r *planRow) (repo.Plan, error) {
+	return runOn(ctx, unless(rules.CheckProgress(progress), p.write), p.plan, id, func(t *tables, r *planRow) (repo.Plan, error) {
 		r, err := t.checkPlan(r, progress.Fence)
 		if err != nil {
 			return repo.Plan{}, err

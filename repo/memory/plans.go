@@ -69,10 +69,7 @@ func (t *tables) selectPlans(filter repo.PlanFilter, after repo.ID) []*planRow {
 
 func (p plans) History(ctx context.Context, id repo.ID, from int64, limit int) ([]repo.PlanEvent, error) {
 	limit, err := rules.CheckPage("from", from, limit)
-	if err != nil {
-		return nil, err
-	}
-	return runOn(ctx, p.read, p.plan, id, func(_ *tables, r *planRow) ([]repo.PlanEvent, error) {
+	return runOn(ctx, unless(err, p.read), p.plan, id, func(_ *tables, r *planRow) ([]repo.PlanEvent, error) {
 		count := int64(len(r.events))
 		first := min(max(from, 1)-1, count)
 		return append([]repo.PlanEvent{}, r.events[first:min(first+int64(limit), count)]...), nil

@@ -9,6 +9,14 @@ import (
 // way is one of a handle's ways to lock its tables: read or write.
 type way func(context.Context) (*tables, error)
 
+// unless returns a way that ends at err, if there is one: what was found wrong with the arguments.
+func unless(err error, way way) way {
+	if err == nil {
+		return way
+	}
+	return func(context.Context) (*tables, error) { return nil, err }
+}
+
 // run runs an operation under the lock and returns its result.
 func run[Answer any](ctx context.Context, way way, operation func(*tables) (Answer, error)) (answer Answer, err error) {
 	t, err := way(ctx)

@@ -29,10 +29,7 @@ func (s sessions) recordSession(t *tables, now time.Time, entry repo.AuditEntry)
 func (s sessions) Create(ctx context.Context, new repo.NewSession) (repo.Session, error) {
 	chosen := !new.ID.IsZero()
 	new, err := rules.NormalizeSession(s.options.view, new)
-	if err != nil {
-		return repo.Session{}, err
-	}
-	return run(ctx, s.write, func(t *tables) (repo.Session, error) {
+	return run(ctx, unless(err, s.write), func(t *tables) (repo.Session, error) {
 		stored := t.taken(new.ID, repo.SessionKey{Namespace: new.Namespace, Key: new.Key})
 		switch {
 		case len(stored) > 0:
@@ -56,10 +53,7 @@ func (s sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
 
 func (s sessions) Find(ctx context.Context, key repo.SessionKey) (repo.ID, error) {
 	normal, err := rules.NormalizeKey(s.options.view, key)
-	if err != nil {
-		return repo.ID{}, err
-	}
-	return run(ctx, s.read, func(t *tables) (repo.ID, error) {
+	return run(ctx, unless(err, s.read), func(t *tables) (repo.ID, error) {
 		id := t.byKey.get(normal)
 		if id == nil {
 			return repo.ID{}, &repo.NotFoundError{Kind: "session", Name: normal.Key, Namespace: normal.Namespace}
@@ -69,10 +63,7 @@ func (s sessions) Find(ctx context.Context, key repo.SessionKey) (repo.ID, error
 }
 
 func (s sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpdate) (repo.Session, error) {
-	if err := rules.CheckSessionUpdate(update); err != nil {
-		return repo.Session{}, err
-	}
-	return runOn(ctx, s.write, s.editSession, id, func(t *tables, r *sessionRow) (repo.Session, error) {
+	return runOn(ctx, unless(rules.CheckSessionUpdate(update), s.write), s.editSession, id, func(t *tables, r *sessionRow) (repo.Session, error) {
 		if err := rules.SessionVersion(update, id, r.Version); err != nil {
 			return repo.Session{}, err
 		}
@@ -120,10 +111,7 @@ func (s sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (
 
 func (s sessions) Delete(ctx context.Context, id repo.ID, conditions ...repo.DeleteIf) (repo.DeletedSession, error) {
 	only, err := rules.DeleteIf(conditions)
-	if err != nil {
-		return repo.DeletedSession{}, err
-	}
-	return runOn(ctx, s.write, s.session, id, func(t *tables, r *sessionRow) (repo.DeletedSession, error) {
+	return runOn(ctx, unless(err, s.write), s.session, id, func(t *tables, r *sessionRow) (repo.DeletedSession, error) {
 		if err := rules.Deletable(id, only, t.held(r.Namespace, r.Owner, id), t.inUse(r), r.Version, r.next(), r.idleSince()); err != nil {
 			return repo.DeletedSession{}, err
 		}

@@ -114,10 +114,7 @@ func (s sessions) listIdle(ctx context.Context, filter repo.SessionFilter, page 
 
 func (s sessions) Namespaces(ctx context.Context, page repo.Page) (repo.List[string], error) {
 	list, err := rules.NamespaceList(page)
-	if err != nil {
-		return repo.List[string]{}, err
-	}
-	return run(ctx, s.read, func(t *tables) (repo.List[string], error) {
+	return run(ctx, unless(err, s.read), func(t *tables) (repo.List[string], error) {
 		all := map[string]bool{}
 		for _, r := range t.sessions.all() {
 			if r.Namespace > list.After && rules.IsInView(s.options.view, r.Namespace) {

@@ -19,10 +19,7 @@ import (
 type state struct{ *handle }
 
 func (s state) Get(ctx context.Context, scope repo.Scope, key string) (repo.StateValue, error) {
-	if err := rules.CheckStateGet(scope, key); err != nil {
-		return repo.StateValue{}, err
-	}
-	return run(ctx, s.read, func(t *tables) (repo.StateValue, error) {
+	return run(ctx, unless(rules.CheckStateGet(scope, key), s.read), func(t *tables) (repo.StateValue, error) {
 		r, err := s.scope(t, rules.ScopeInView(s.options.view, scope))
 		if err != nil {
 			return repo.StateValue{}, err
@@ -37,11 +34,8 @@ func (s state) Get(ctx context.Context, scope repo.Scope, key string) (repo.Stat
 }
 
 func (s state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeState, error) {
-	if err := rules.CheckStateRead(scopes); err != nil {
-		return nil, err
-	}
 	scopes = slices.Clone(scopes)
-	return run(ctx, s.read, func(t *tables) ([]repo.ScopeState, error) { return s.readScopes(t, scopes) })
+	return run(ctx, unless(rules.CheckStateRead(scopes), s.read), func(t *tables) ([]repo.ScopeState, error) { return s.readScopes(t, scopes) })
 }
 
 // readScopes returns scopes with all of their keys. Errors: repo.NotFoundError,
@@ -86,10 +80,7 @@ func (r *scopeRow) from(prefix, after string) []*repo.StateValue {
 
 func (s state) List(ctx context.Context, scope repo.Scope, prefix string, page repo.Page) (repo.StatePage, error) {
 	list, err := rules.StateList(s.options.view, scope, prefix, page)
-	if err != nil {
-		return repo.StatePage{}, err
-	}
-	return run(ctx, s.read, func(t *tables) (repo.StatePage, error) {
+	return run(ctx, unless(err, s.read), func(t *tables) (repo.StatePage, error) {
 		r, err := s.scope(t, rules.ScopeInView(s.options.view, scope))
 		if err != nil || r == nil {
 			return repo.StatePage{}, err
@@ -101,11 +92,8 @@ func (s state) List(ctx context.Context, scope repo.Scope, prefix string, page r
 
 func (s state) Change(ctx context.Context, changes []repo.StateChange, conditions ...repo.ScopeVersion) ([]repo.ScopeVersion, error) {
 	checked, err := rules.NormalizeStateChanges(repo.ID{}, changes, conditions)
-	if err != nil {
-		return nil, err
-	}
 	checked.InView(s.options.view)
-	return run(ctx, s.write, func(t *tables) ([]repo.ScopeVersion, error) {
+	return run(ctx, unless(err, s.write), func(t *tables) ([]repo.ScopeVersion, error) {
 		plan, err := s.planState(t, checked)
 		if err != nil {
 			return nil, err

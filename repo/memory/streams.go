@@ -65,11 +65,9 @@ func (t *tables) commitStreams() {
 }
 
 func (s streams) Get(ctx context.Context, key string) (repo.Stream, error) {
-	if err := rules.CheckStreamKey(key); err != nil {
-		return repo.Stream{}, err
-	}
+	err := rules.CheckStreamKey(key)
 	key = rules.InView(s.options.view, key)
-	return run(ctx, s.read, func(t *tables) (repo.Stream, error) {
+	return run(ctx, unless(err, s.read), func(t *tables) (repo.Stream, error) {
 		row := t.newestStream(key)
 		switch {
 		case row == nil:
@@ -92,11 +90,8 @@ const sweepPause = time.Second
 
 func (s streams) Open(ctx context.Context, stream repo.NewStream) (repo.Stream, error) {
 	stream, err := rules.NormalizeStream(stream)
-	if err != nil {
-		return repo.Stream{}, err
-	}
 	stream.Key = rules.InView(s.options.view, stream.Key)
-	return run(ctx, s.write, func(t *tables) (repo.Stream, error) {
+	return run(ctx, unless(err, s.write), func(t *tables) (repo.Stream, error) {
 		now := t.now()
 		if now.Sub(t.swept) >= sweepPause {
 			t.swept = now
@@ -187,10 +182,7 @@ func (s streams) Fail(ctx context.Context, stream repo.Stream, reason string) er
 }
 
 func (s streams) end(ctx context.Context, stream repo.Stream, status repo.StreamStatus, reason string) error {
-	if err := cmp.Or(rules.CheckStream(stream), rules.CheckStreamReason(reason)); err != nil {
-		return err
-	}
-	return exec(ctx, s.write, func(t *tables) error {
+	return exec(ctx, unless(cmp.Or(rules.CheckStream(stream), rules.CheckStreamReason(reason)), s.write), func(t *tables) error {
 		row, changed, stored, gone := s.writable(t, stream)
 		key, newest := rules.InView(s.options.view, stream.Key), int64(0)
 		if row != nil {
@@ -245,11 +237,9 @@ func (s streams) ofSession(t *tables, sessionID repo.ID, after repo.Stream) []re
 }
 
 func (s streams) Delete(ctx context.Context, key string) error {
-	if err := rules.CheckStreamKey(key); err != nil {
-		return err
-	}
+	err := rules.CheckStreamKey(key)
 	key = rules.InView(s.options.view, key)
-	return exec(ctx, s.write, func(t *tables) error {
+	return exec(ctx, unless(err, s.write), func(t *tables) error {
 		switch row := t.newestStream(key); {
 		case row == nil:
 			return rules.NoStream(key, repo.StreamPosition{})

@@ -25,10 +25,7 @@ func (s storedTurn) messages(r *sessionRow) []*repo.Message {
 }
 
 func (s sessions) Turn(ctx context.Context, sessionID repo.ID, id string) (repo.AppendedTurn, error) {
-	if err := rules.CheckTurnID(id); err != nil {
-		return repo.AppendedTurn{}, err
-	}
-	return runOn(ctx, s.read, s.session, sessionID, func(t *tables, r *sessionRow) (repo.AppendedTurn, error) {
+	return runOn(ctx, unless(rules.CheckTurnID(id), s.read), s.session, sessionID, func(t *tables, r *sessionRow) (repo.AppendedTurn, error) {
 		stored := r.turns.get(id)
 		if stored == nil {
 			return repo.AppendedTurn{}, &repo.NotFoundError{Kind: "turn", Name: id}
