@@ -22,7 +22,7 @@ func (t *tables) putPlan(r *planRow) {
 	switch {
 	case r.State == repo.PlanQueued:
 		t.queue.put(r.ID, r)
-		t.wakeClaims()
+		t.wake(topic{claims: true})
 	case before != nil && before.State == repo.PlanQueued:
 		t.queue.remove(r.ID)
 	}
@@ -35,25 +35,8 @@ func (t *tables) putPlan(r *planRow) {
 			t.releaseLease(lease.Key, lease.Fence)
 		}
 		t.claims.remove(r.ID)
-		t.wakeClaims() // one that a limit kept from being claimed may be
+		t.wake(topic{claims: true}) // one that a limit kept from being claimed may be
 	}
-}
-
-// wakeClaims wakes the claims that wait. Changes in a transaction are seen when it is
-// committed.
-func (t *tables) wakeClaims() {
-	if t.base == nil && t.queued != nil {
-		close(t.queued)
-		t.queued = nil
-	}
-}
-
-// claimsChange returns a channel that is closed when a claim may find something new.
-func (t *tables) claimsChange() <-chan struct{} {
-	if t.queued == nil {
-		t.queued = make(chan struct{})
-	}
-	return t.queued
 }
 
 func (p plans) Claim(ctx context.Context, claim repo.Claim) ([]repo.ClaimedPlan, error) {
@@ -65,7 +48,7 @@ func (p plans) Claim(ctx context.Context, claim repo.Claim) ([]repo.ClaimedPlan,
 		return nil, rules.CannotWait()
 	}
 	for {
-		var change <-chan struct{}
+		var watch *watch
 		var due time.Time
 		claimed, err := run(ctx, p.write, func(t *tables) ([]repo.ClaimedPlan, error) {
 			if now := t.now(); now.Sub(t.sweptPlans) >= limits.ExpiredGrace {
@@ -74,32 +57,17 @@ func (p plans) Claim(ctx context.Context, claim repo.Claim) ([]repo.ClaimedPlan,
 			}
 			claimed := t.claimPlans(claim)
 			if len(claimed) == 0 && claim.Wait {
-				change, due = t.claimsChange(), t.nextDue(claim)
+				watch, due = t.watch(topic{claims: true}), t.nextDue(claim)
 			}
 			return claimed, nil
 		})
-		if err != nil || change == nil {
+		if err != nil || watch == nil {
 			return claimed, err
 		}
-		if err := p.waitUntil(ctx, change, due); err != nil {
+		if err := p.await(ctx, watch, due); err != nil {
 			return nil, err
 		}
 	}
-}
-
-// waitUntil waits for a change, or a time.
-func (h *handle) waitUntil(ctx context.Context, change <-chan struct{}, due time.Time) (err error) {
-	h.tables.clock.reach(due, func(reached <-chan struct{}) {
-		select {
-		case <-change:
-		case <-reached:
-		case <-ctx.Done():
-			err = ctx.Err()
-		case <-h.closing:
-			err = repo.ErrClosed
-		}
-	})
-	return err
 }
 
 // claimPlans first ends the claims that have expired in their last attempt.

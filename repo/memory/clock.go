@@ -50,8 +50,12 @@ func (c *Clock) read() time.Time {
 }
 
 // reach calls wait with a channel from which it can receive once the time has come. A time
-// that has been reached meanwhile counts, too.
+// that has been reached meanwhile counts, too. The zero time never comes.
 func (c *Clock) reach(at time.Time, wait func(reached <-chan struct{})) {
+	if at.IsZero() {
+		wait(nil)
+		return
+	}
 	reached := make(chan struct{})
 	if c == nil {
 		timer := time.AfterFunc(time.Until(at), func() { close(reached) })

@@ -12,43 +12,10 @@ import (
 // leaseWait is a caller that waits for a lease.
 type leaseWait struct{ _ byte }
 
-// wakeLeases wakes those who wait for leases, or for the ends of these. Changes in a transaction are
-// seen when it is committed.
-func (t *tables) wakeLeases(keys ...repo.LeaseKey) {
-	if t.base != nil || len(keys) == 0 {
-		return
-	}
-	t.wakeWaits()
-	for _, key := range keys {
-		if end := t.ends[key]; end != nil {
-			close(end)
-			delete(t.ends, key)
-		}
-	}
-}
-
-// wakeWaits wakes those who wait for leases.
-func (t *tables) wakeWaits() {
-	if t.freed != nil {
-		close(t.freed)
-		t.freed = nil
-	}
-}
-
-// leasesChange returns a channel that is closed when a lease may be free.
-func (t *tables) leasesChange() <-chan struct{} {
-	if t.freed == nil {
-		t.freed = make(chan struct{})
-	}
-	return t.freed
-}
-
-// endOf returns a channel that is closed when the lease of a key has ended.
-func (t *tables) endOf(key repo.LeaseKey) <-chan struct{} {
-	if t.ends[key] == nil {
-		t.ends[key] = make(chan struct{})
-	}
-	return t.ends[key]
+// freed wakes those who wait for a lease, or for the end of this one.
+func (t *tables) freed(key repo.LeaseKey) {
+	t.wake(topic{leases: true})
+	t.wake(topic{ends: key})
 }
 
 // acquireInTurn waits until the lease is the owner's, or is free and nobody has waited longer for it.
@@ -59,7 +26,7 @@ func (l leases) acquireInTurn(ctx context.Context, lease repo.NewLease) (repo.Le
 	mine, key := &leaseWait{}, lease.Key
 	defer l.leaveWaits(key, mine)
 	for waits := false; ; waits = true {
-		var change <-chan struct{}
+		var watch *watch
 		due := l.tables.clock.read().Add(repo.MaxLeaseTTL)
 		acquired, err := l.on(ctx, l.write, key, func(t *tables) (acquired repo.Lease, err error) {
 			if !waits {
@@ -73,13 +40,13 @@ func (l leases) acquireInTurn(ctx context.Context, lease repo.NewLease) (repo.Le
 				}
 				due = conflict.ExpiresAt
 			}
-			change = t.leasesChange()
+			watch = t.watch(topic{leases: true})
 			return repo.Lease{}, nil
 		})
-		if change == nil {
+		if watch == nil {
 			return acquired, err
 		}
-		if err := l.waitUntil(ctx, change, due); err != nil {
+		if err := l.await(ctx, watch, due); err != nil {
 			return repo.Lease{}, err
 		}
 	}
@@ -94,7 +61,7 @@ func (l leases) leaveWaits(key repo.LeaseKey, mine *leaseWait) {
 	if t.leaseWaits[key] = rest; len(rest) == 0 {
 		delete(t.leaseWaits, key)
 	}
-	t.wakeWaits()
+	t.wake(topic{leases: true})
 }
 
 // Await implements repo.Leases.
@@ -107,20 +74,20 @@ func (l leases) Await(ctx context.Context, lease repo.Lease) error {
 	}
 	lease.Key = l.in(lease.Key)
 	for {
-		var end <-chan struct{}
+		var end *watch
 		var due time.Time
 		_, err := l.on(ctx, l.read, lease.Key, func(t *tables) (repo.Lease, error) {
 			stored := t.leases.get(lease.Key)
 			if stored == nil || stored.Fence != lease.Fence || !stored.ExpiresAt.After(t.now()) {
 				return repo.Lease{}, rules.LeaseLost(lease)
 			}
-			end, due = t.endOf(lease.Key), stored.ExpiresAt
+			end, due = t.watch(topic{ends: lease.Key}), stored.ExpiresAt
 			return repo.Lease{}, nil
 		})
 		if err != nil {
 			return err
 		}
-		if err := l.waitUntil(ctx, end, due); err != nil {
+		if err := l.await(ctx, end, due); err != nil {
 			return err
 		}
 	}

@@ -137,8 +137,8 @@ func (l leases) Release(ctx context.Context, lease repo.Lease) error {
 func (t *tables) releaseLease(key repo.LeaseKey, token int64) {
 	if stored := t.leases.get(key); stored != nil && stored.Fence == token {
 		t.leases.remove(key)
-		t.wakeClaims()
-		t.wakeLeases(key)
+		t.wake(topic{claims: true})
+		t.freed(key)
 	}
 }
 

@@ -20,7 +20,7 @@ func (p plans) SetLimit(ctx context.Context, limit repo.PlanLimit) error {
 		} else {
 			t.limits.put(key, &limit.AtOnce)
 		}
-		t.wakeClaims()
+		t.wake(topic{claims: true})
 		return nil
 	})
 }

@@ -57,19 +57,13 @@ type core struct {
 	sealing bool
 	// stores is the number of open stores.
 	stores int
-	// queued is closed when claims that wait may find something. Nil: none waits.
-	queued chan struct{}
 	// served has the turns in which claims were served from namespaces last, of so many turns.
 	served map[string]int64
 	turns  int64
-	// freed is closed when a lease may be free, and ends those of keys when their leases have ended.
-	// Nil: nobody waits.
-	freed chan struct{}
-	ends  map[repo.LeaseKey]chan struct{}
 	// leaseWaits are those who wait for leases, in the order in which they came.
 	leaseWaits map[repo.LeaseKey][]*leaseWait
-	// watches are the sessions and streams whose followers wait.
-	watches map[repo.ID]*watch
+	// watches has what is waited for.
+	watches map[topic]*watch
 
 	// turn is a lock whose waiters also wait for their contexts, and get it in the
 	// order of their calls. A transaction holds it from begin to end. Other writers
@@ -87,8 +81,8 @@ func New() *Store { return NewWith(Options{}) }
 // NewWith returns an empty store with options.
 func NewWith(options Options) *Store {
 	return open(newTables(&core{
-		clock: options.Clock, turn: make(chan struct{}, 1), served: map[string]int64{}, watches: map[repo.ID]*watch{},
-		ends: map[repo.LeaseKey]chan struct{}{}, leaseWaits: map[repo.LeaseKey][]*leaseWait{},
+		clock: options.Clock, turn: make(chan struct{}, 1), served: map[string]int64{}, watches: map[topic]*watch{},
+		leaseWaits: map[repo.LeaseKey][]*leaseWait{},
 	}), options)
 }
 

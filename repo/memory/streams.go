@@ -25,9 +25,9 @@ type streamRow struct {
 // putStream stores a stream's row, and wakes those who follow it.
 func (t *tables) putStream(row *streamRow) {
 	t.streams.put(row.ID, row)
-	t.wake(row.ID)
+	t.wake(topic{id: row.ID})
 	if row.Next == 0 { // perhaps it has just begun
-		t.wake(row.Session)
+		t.wake(topic{id: row.Session})
 	}
 }
 
@@ -55,9 +55,9 @@ func (t *tables) newestStream(key string) *streamRow {
 // commitStreams makes an overlay's streams the committed ones.
 func (t *tables) commitStreams() {
 	for id, row := range t.streams.rows {
-		t.base.wake(id)
+		t.base.wake(topic{id: id})
 		if row != nil {
-			t.base.wake(row.Session)
+			t.base.wake(topic{id: row.Session})
 		}
 	}
 	t.streams.commit()
@@ -294,7 +294,7 @@ func (t *tables) removeStreams(now time.Time, limit int) (removed removedStreams
 		}
 		removed.streams++
 		t.streams.remove(row.ID)
-		t.wake(row.ID)
+		t.wake(topic{id: row.ID})
 		if newest := t.streamKeys.get(row.Key); newest != nil && *newest == row.ID {
 			t.streamKeys.remove(row.Key)
 		}

@@ -72,7 +72,7 @@ func (t *tables) commit() {
 	for id, r := range t.sessions.rows {
 		if r != nil && r.committed != nil {
 			r.commit()
-			t.base.wake(id)
+			t.base.wake(topic{id: id})
 			continue
 		}
 		if old := t.base.sessions.get(id); old != nil {
@@ -92,11 +92,13 @@ func (t *tables) commit() {
 	t.queue.commit()
 	t.claims.commit()
 	t.limits.commit()
-	t.base.wakeClaims()
+	t.base.wake(topic{claims: true})
 	t.commitScopes()
 	freed := slices.DeleteFunc(slices.Collect(maps.Keys(t.leases.rows)), func(key repo.LeaseKey) bool { return t.leases.rows[key] != nil })
 	t.leases.commit()
-	t.base.wakeLeases(freed...)
+	for _, key := range freed {
+		t.base.freed(key)
+	}
 	t.commitStreams()
 	t.entries.commit()
 	t.base.unsealed = append(t.base.unsealed, t.unsealed...)
@@ -117,7 +119,7 @@ func sessionNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "sessi
 // that it never stops in the middle of a change. Error: repo.NotFoundError.
 func (t *tables) editSession(id repo.ID) (*sessionRow, error) {
 	r, err := t.session(id)
-	t.wake(id)
+	t.wake(topic{id: id})
 	if err == nil && t.base != nil && t.sessions.rows[id] == nil {
 		r = r.overlay()
 		t.sessions.put(id, r)
@@ -143,7 +145,7 @@ func (t *tables) insertSession(r *sessionRow) {
 	if r.Key != "" {
 		t.byKey.put(r.sessionKey(), &r.ID)
 	}
-	t.wake(r.ID)
+	t.wake(topic{id: r.ID})
 	if t.base != nil {
 		return
 	}
@@ -158,7 +160,7 @@ func (t *tables) removeSession(r *sessionRow) {
 		t.byKey.remove(r.sessionKey())
 	}
 	t.deletedIDs.put(r.ID, &r.Namespace)
-	t.wake(r.ID)
+	t.wake(topic{id: r.ID})
 	if t.base != nil {
 		return
 	}
