@@ -84,7 +84,7 @@ func (t *Turn) Add(rows *TurnRows) (made TurnChanges, err error) {
 	if t.After != nil && *t.After >= 0 && !rows.HasAfter {
 		return made, invalid("after", "is not a message of the session")
 	}
-	if made.Scopes, made.Values, err = t.State.apply(rows); err != nil {
+	if made.Scopes, made.Values, err = t.State.Apply(rows); err != nil {
 		return made, err
 	}
 	if t.Usage == nil {
@@ -99,8 +99,8 @@ func (t *Turn) Add(rows *TurnRows) (made TurnChanges, err error) {
 	return made, err
 }
 
-// apply checks the conditions, and returns the changed scopes and values.
-func (c StateChanges) apply(rows *TurnRows) (scopes []repo.ScopeVersion, values []StateWrite, err error) {
+// Apply checks the conditions on what the rows say of the state, and returns the changed scopes and values.
+func (c StateChanges) Apply(rows *TurnRows) (scopes []repo.ScopeVersion, values []StateWrite, err error) {
 	for i, scope := range c.Scopes {
 		if err := scope.Conflict(rows.Versions[i]); err != nil {
 			return nil, nil, err

@@ -3,10 +3,8 @@ package memory
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"slices"
 
-	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -90,13 +88,14 @@ func (s sessions) Fork(ctx context.Context, id repo.ID, at int64, new repo.NewSe
 		if m == nil {
 			return repo.Session{}, rules.NoMessage(at)
 		}
-		stored := t.taken(new.ID, repo.SessionKey{Namespace: new.Namespace, Key: new.Key})
-		switch {
-		case len(stored) > 0:
-			return rules.Forked(s.options.view, new, chosen, stored[0].base() == at+1 && stored[0].inherited[len(stored[0].inherited)-1] == m,
-				each(stored, func(r *sessionRow) repo.Session { return s.snapshot(t, r) })...)
-		case t.deletedIDs.get(new.ID) != nil:
-			return repo.Session{}, rules.SessionDeleted(new.ID)
+		if taken := s.taken(t, new); len(taken) > 0 {
+			stored := t.sessions.get(taken[0].ID)
+			return rules.Forked(s.options.view, new, chosen, stored.base() == at+1 && stored.inherited[len(stored.inherited)-1] == m, taken...)
+		}
+		now := t.now()
+		fork, err := t.newSession(new, now)
+		if err != nil {
+			return repo.Session{}, err
 		}
 		path, owners := r.path(at), map[repo.ID]bool{}
 		for _, m := range path {
@@ -105,13 +104,8 @@ func (s sessions) Fork(ctx context.Context, id repo.ID, at int64, new repo.NewSe
 		if len(owners) > rules.MaxForkDepth {
 			return repo.Session{}, rules.ForkTooDeep()
 		}
-		now := t.now()
-		fork := &sessionRow{Session: copySession(rules.StoredSession(new, now, now)), inherited: path}
-		t.insertSession(fork)
-		s.recordSession(t, now, repo.AuditEntry{
-			Type: events.SessionCreated, Namespace: fork.Namespace, Actor: new.Actor, SessionID: new.ID, Details: json.RawMessage(`{}`),
-		})
-		return s.snapshot(t, fork), nil
+		fork.inherited = path
+		return s.insert(t, fork, now, `{}`), nil
 	})
 }
 

@@ -3,13 +3,11 @@ package memory
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"slices"
 
 	"github.com/seed-df90f812/agentstore/internal/ctxio"
-	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/internal/export"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -21,9 +19,8 @@ func (s sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 	var version int64
 	var values []*repo.StateValue
 	stored, err := runOn(ctx, s.read, s.session, id, func(t *tables, r *sessionRow) (sessionRow, error) {
-		if state, err := s.scope(t, repo.Scope{SessionID: id}); err == nil && state != nil {
-			version, values = state.version, state.from("", "")
-		}
+		state := t.scopeOf(repo.Scope{SessionID: id})
+		version, values = state.version, state.from("", "")
 		session := s.snapshot(t, r)
 		linked := each(session.Plans, func(p repo.LinkedPlan) repo.ID { return p.ID })
 		return sessionRow{Session: session, planIDs: linked, messages: slices.Clone(r.all()), inherited: r.inherited, follows: r.follows}, nil
@@ -67,12 +64,9 @@ func (s sessions) Import(ctx context.Context, source io.Reader, restore bool) (r
 	}
 	r, state, err := readSession(ctx, source)
 	if err != nil && ctx.Err() != nil {
-		return repo.Session{}, ctx.Err()
+		err = ctx.Err()
 	}
-	if err != nil {
-		return repo.Session{}, err
-	}
-	return run(ctx, s.write, func(t *tables) (repo.Session, error) {
+	return run(ctx, unless(err, s.write), func(t *tables) (repo.Session, error) {
 		if err := rules.ImportInView(s.options.view, r.Session); err != nil {
 			return repo.Session{}, err
 		}
@@ -90,17 +84,14 @@ func (s sessions) Import(ctx context.Context, source io.Reader, restore bool) (r
 				return repo.Session{}, rules.MissingPlan(i, planID)
 			}
 		}
-		r.importedAt = t.now()
-		if t.insertSession(r); len(r.inherited) > 0 {
+		if len(r.inherited) > 0 {
 			t.importers.put(r.inherited[0].SessionID, &r.ID)
 		}
 		if state.version > 0 {
 			t.scopes.put(repo.Scope{SessionID: r.ID}, state)
 		}
-		s.recordSession(t, t.now(), repo.AuditEntry{
-			Type: events.SessionCreated, Namespace: r.Namespace, Actor: r.Actor, SessionID: r.ID, Details: json.RawMessage(`{"imported":true}`),
-		})
-		return s.snapshot(t, r), nil
+		r.importedAt = t.now()
+		return s.insert(t, r, r.importedAt, `{"imported":true}`), nil
 	})
 }
 

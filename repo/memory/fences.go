@@ -14,9 +14,7 @@ func (t *tables) fence(lease repo.Lease) {
 	switch lease.Key.Kind {
 	case repo.LeaseOfSession:
 		if r := t.sessions.get(id); r != nil && r.fence < lease.Fence {
-			if r, err = t.editSession(id); err == nil {
-				r.fence = lease.Fence
-			}
+			t.editSession(id).fence = lease.Fence
 		}
 	case repo.LeaseOfPlan:
 		if r := t.plans.get(id); r != nil && r.fence < lease.Fence {

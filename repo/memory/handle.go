@@ -23,30 +23,32 @@ type handle struct {
 	closing chan struct{}
 }
 
-// session, editSession and plan are those of the tables, of what is in the view.
+// session returns a session of the view to be read. Error: repo.NotFoundError.
 func (h *handle) session(t *tables, id repo.ID) (*sessionRow, error) {
-	r, err := t.session(id)
-	if err == nil && !rules.IsInView(h.options.view, r.Namespace) {
+	r := t.sessions.get(id)
+	if r == nil || !rules.IsInView(h.options.view, r.Namespace) {
 		return nil, sessionNotFound(id)
 	}
-	return r, err
+	return r, nil
 }
 
+func sessionNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "session", ID: id} }
+
+// editSession returns a session of the view to be changed: see tables.editSession. Error: repo.NotFoundError.
 func (h *handle) editSession(t *tables, id repo.ID) (*sessionRow, error) {
-	if h.options.view != "" {
-		if _, err := h.session(t, id); err != nil {
-			return nil, err
-		}
+	if _, err := h.session(t, id); err != nil {
+		return nil, err
 	}
-	return t.editSession(id)
+	return t.editSession(id), nil
 }
 
+// plan returns a plan of the view. Error: repo.NotFoundError.
 func (h *handle) plan(t *tables, id repo.ID) (*planRow, error) {
-	r, err := t.plan(id)
-	if err == nil && !rules.IsInView(h.options.view, r.Namespace) {
-		return nil, planNotFound(id)
+	r := t.plans.get(id)
+	if r == nil || !rules.IsInView(h.options.view, r.Namespace) {
+		return nil, &repo.NotFoundError{Kind: "plan", ID: id}
 	}
-	return r, err
+	return r, nil
 }
 
 // Sessions implements repo.Repositories.

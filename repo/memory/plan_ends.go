@@ -49,8 +49,7 @@ func (t *tables) deletePlans(doomed []*planRow) {
 	for _, r := range doomed {
 		for id, session := range t.sessions.all() {
 			if slices.Contains(session.planIDs, r.ID) {
-				edited, _ := t.editSession(id) // it is there
-				edited.unlink(r.ID)
+				t.editSession(id).unlink(r.ID)
 			}
 		}
 		if r.Key != "" {

@@ -235,7 +235,7 @@ func (t *tables) forgetMessages(id repo.ID) int64 {
 		if !fork.hasOf(id) {
 			continue
 		}
-		fork, _ = t.editSession(forkID) // it is there
+		fork = t.editSession(forkID)
 		fork.inherited = slices.Clone(fork.inherited)
 		for i, m := range fork.inherited {
 			if m.SessionID != id || isErased(m) {
@@ -250,8 +250,7 @@ func (t *tables) forgetMessages(id repo.ID) int64 {
 			fork.inherited[i] = erased[m]
 		}
 	}
-	if parent := t.sessions.get(id); parent != nil {
-		parent, _ = t.editSession(id)
+	if parent := t.editSession(id); parent != nil {
 		parent.messages = slices.Clone(parent.messages)
 		for i, m := range parent.messages {
 			if erased[m] != nil {

@@ -2,8 +2,10 @@ package memory
 
 import (
 	"context"
+	"slices"
 
 	"github.com/seed-df90f812/agentstore/internal/rules"
+	"github.com/seed-df90f812/agentstore/repo"
 )
 
 // way is one of a handle's ways to lock its tables: read or write.
@@ -55,3 +57,14 @@ func each[Row, Value any](rows []Row, valueOf func(Row) Value) []Value {
 	}
 	return values
 }
+
+// pageOf sorts the rows that were found, and makes a page of them.
+func pageOf[Row, Filter, Place, Entity any](
+	list rules.List[Filter, Place, Entity], found []Row, compare func(a, b Row) int, entityOf func(Row) Entity,
+) (repo.List[Entity], error) {
+	slices.SortFunc(found, compare)
+	return rules.PageOf(list, found, func(row Row) (Entity, error) { return entityOf(row), nil })
+}
+
+// same is the entity of a row that is one.
+func same[Entity any](row Entity) Entity { return row }

@@ -34,8 +34,6 @@ type sessionRow struct {
 	// planIDs are those of the plans that the session is linked to, in order. The
 	// slice is replaced, never changed.
 	planIDs []repo.ID
-	// committed is the row that this one is a transaction's copy of, or nil.
-	committed *sessionRow
 }
 
 // idleSince returns since when nothing was appended, nor the session imported.
@@ -46,26 +44,21 @@ func (r *sessionRow) idleSince() time.Time {
 	return r.UpdatedAt
 }
 
-// overlay returns a copy for a transaction.
 func (r *sessionRow) overlay() *sessionRow {
 	copied := *r
-	copied.byID, copied.usages, copied.turns, copied.committed = r.byID.overlay(), r.usages.overlay(), r.turns.overlay(), r
+	copied.byID, copied.usages, copied.turns = r.byID.overlay(), r.usages.overlay(), r.turns.overlay()
 	return &copied
+}
+
+func (r *sessionRow) commit() {
+	r.byID.commit()
+	r.usages.commit()
+	r.turns.commit()
 }
 
 // sessionKey returns the session's key, or one that none has.
 func (r *sessionRow) sessionKey() repo.SessionKey {
 	return repo.SessionKey{Namespace: r.Namespace, Key: r.Key}
-}
-
-// commit makes a transaction's copy the committed row.
-func (r *sessionRow) commit() {
-	committed := r.committed
-	r.byID.commit()
-	r.usages.commit()
-	r.turns.commit()
-	r.committed = nil
-	*committed = *r
 }
 
 // snapshot returns a session in the form that callers get, without plans of other namespaces, which the whole store may have linked.
@@ -120,6 +113,12 @@ func (r *sessionRow) add(messages []repo.Message) {
 	}
 }
 
+// addUsage adds a usage, with which the session has sum.
+func (r *sessionRow) addUsage(add repo.NewUsage, sum repo.Usage) {
+	r.Usage = sum
+	r.usages.put(add.ID, &repo.Usage{InputTokens: add.InputTokens, OutputTokens: add.OutputTokens, Cost: add.Cost})
+}
+
 // touch notes that the session was active. UpdatedAt stays if it is later: an import may
 // have set it ahead of the clock.
 func (r *sessionRow) touch(now time.Time) {
@@ -135,8 +134,5 @@ func compareActivity(a, b *sessionRow) int {
 
 // compareAge orders sessions by CreatedAt, then ID.
 func compareAge(a, b *sessionRow) int {
-	if order := a.CreatedAt.Compare(b.CreatedAt); order != 0 {
-		return order
-	}
-	return a.ID.Compare(b.ID)
+	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), a.ID.Compare(b.ID))
 }

@@ -26,24 +26,34 @@ func (s sessions) recordSession(t *tables, now time.Time, entry repo.AuditEntry)
 	}
 }
 
+// insert stores a session that is made, and records that.
+func (s sessions) insert(t *tables, r *sessionRow, now time.Time, details string) repo.Session {
+	t.insertSession(r)
+	s.recordSession(t, now, repo.AuditEntry{
+		Type: events.SessionCreated, Namespace: r.Namespace, Actor: r.Actor, SessionID: r.ID, Details: json.RawMessage(details),
+	})
+	return s.snapshot(t, r)
+}
+
+// taken returns the sessions with the id and with the key of a new one.
+func (s sessions) taken(t *tables, new repo.NewSession) []repo.Session {
+	rows := t.taken(new.ID, repo.SessionKey{Namespace: new.Namespace, Key: new.Key})
+	return each(rows, func(r *sessionRow) repo.Session { return s.snapshot(t, r) })
+}
+
 func (s sessions) Create(ctx context.Context, new repo.NewSession) (repo.Session, error) {
 	chosen := !new.ID.IsZero()
 	new, err := rules.NormalizeSession(s.options.view, new)
 	return run(ctx, unless(err, s.write), func(t *tables) (repo.Session, error) {
-		stored := t.taken(new.ID, repo.SessionKey{Namespace: new.Namespace, Key: new.Key})
-		switch {
-		case len(stored) > 0:
-			return rules.FoundSession(s.options.view, new, chosen, each(stored, func(r *sessionRow) repo.Session { return s.snapshot(t, r) })...)
-		case t.deletedIDs.get(new.ID) != nil:
-			return repo.Session{}, rules.SessionDeleted(new.ID)
+		if taken := s.taken(t, new); len(taken) > 0 {
+			return rules.FoundSession(s.options.view, new, chosen, taken...)
 		}
 		now := t.now()
-		r := &sessionRow{Session: copySession(rules.StoredSession(new, now, now))}
-		t.insertSession(r)
-		s.recordSession(t, now, repo.AuditEntry{
-			Type: events.SessionCreated, Namespace: r.Namespace, Actor: new.Actor, SessionID: new.ID, Details: json.RawMessage(`{}`),
-		})
-		return s.snapshot(t, r), nil
+		r, err := t.newSession(new, now)
+		if err != nil {
+			return repo.Session{}, err
+		}
+		return s.insert(t, r, now, `{}`), nil
 	})
 }
 

@@ -3,10 +3,8 @@ package memory
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/internal/events"
@@ -24,12 +22,11 @@ func (s state) Get(ctx context.Context, scope repo.Scope, key string) (repo.Stat
 		if err != nil {
 			return repo.StateValue{}, err
 		}
-		if r != nil {
-			if stored := r.values.get(key); stored != nil {
-				return copyStateValue(stored), nil
-			}
+		stored := r.values.get(key)
+		if stored == nil {
+			return repo.StateValue{}, &repo.NotFoundError{Kind: "state", Scope: scope, Name: key}
 		}
-		return repo.StateValue{}, &repo.NotFoundError{Kind: "state", Scope: scope, Name: key}
+		return copyStateValue(stored), nil
 	})
 }
 
@@ -41,51 +38,34 @@ func (s state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeStat
 // readScopes returns scopes with all of their keys. Errors: repo.NotFoundError,
 // repo.LimitExceededError.
 func (h *handle) readScopes(t *tables, scopes []repo.Scope) ([]repo.ScopeState, error) {
-	states, found := make([]repo.ScopeState, len(scopes)), make([][]*repo.StateValue, len(scopes))
+	states := make([]repo.ScopeState, len(scopes))
 	keys, size := 0, 0
 	for i, scope := range scopes {
-		states[i].Scope = scope
 		r, err := h.scope(t, rules.ScopeInView(h.options.view, scope))
 		if err != nil {
 			return nil, err
 		}
-		if r == nil {
-			continue
-		}
-		states[i].Version = r.version
-		found[i] = r.from("", "")
-		for _, stored := range found[i] {
+		states[i].Scope, states[i].Version = scope, r.version
+		for _, stored := range r.from("", "") {
 			keys++
 			size += len(stored.Key) + len(stored.Value)
+			states[i].Values = append(states[i].Values, copyStateValue(stored))
 		}
 	}
 	if keys > limits.MaxStateReadKeys || size > limits.MaxStateBytes {
 		return nil, &repo.LimitExceededError{Kind: "keys or bytes of state", Limit: limits.MaxStateReadKeys}
 	}
-	for i := range states {
-		if len(found[i]) > 0 {
-			states[i].Values = each(found[i], copyStateValue)
-		}
-	}
 	return states, nil
-}
-
-// from returns the values with a prefix whose keys are after a key, in the order of the
-// keys.
-func (r *scopeRow) from(prefix, after string) []*repo.StateValue {
-	found := r.values.where(func(v *repo.StateValue) bool { return v.Key > after && strings.HasPrefix(v.Key, prefix) })
-	slices.SortFunc(found, func(a, b *repo.StateValue) int { return strings.Compare(a.Key, b.Key) })
-	return found
 }
 
 func (s state) List(ctx context.Context, scope repo.Scope, prefix string, page repo.Page) (repo.StatePage, error) {
 	list, err := rules.StateList(s.options.view, scope, prefix, page)
 	return run(ctx, unless(err, s.read), func(t *tables) (repo.StatePage, error) {
 		r, err := s.scope(t, rules.ScopeInView(s.options.view, scope))
-		if err != nil || r == nil {
+		if err != nil || r.version == 0 {
 			return repo.StatePage{}, err
 		}
-		values, err := rules.PageOf(list, r.from(prefix, list.After), func(v *repo.StateValue) (repo.StateValue, error) { return copyStateValue(v), nil })
+		values, err := pageOf(list, r.from(prefix, list.After), compareKeys, copyStateValue)
 		return repo.StatePage{Version: r.version, Values: values.Items, Next: values.Next}, err
 	})
 }
@@ -94,83 +74,56 @@ func (s state) Change(ctx context.Context, changes []repo.StateChange, condition
 	checked, err := rules.NormalizeStateChanges(repo.ID{}, changes, conditions)
 	checked.InView(s.options.view)
 	return run(ctx, unless(err, s.write), func(t *tables) ([]repo.ScopeVersion, error) {
-		plan, err := s.planState(t, checked)
+		now, rows := t.now(), &rules.TurnRows{}
+		t.readState(checked, now, rows)
+		for i, scope := range checked.Scopes {
+			_, err := s.scope(t, scope.Scope)
+			if err = cmp.Or(err, scope.Conflict(rows.Versions[i])); err != nil {
+				return nil, err
+			}
+		}
+		changed, values, err := checked.Apply(rows)
 		if err != nil {
 			return nil, err
 		}
-		changed := t.changeState(plan, t.now())
+		t.writeState(changed, values, now)
 		rules.ScopesOutOfView(changed)
 		return changed, nil
 	})
 }
 
-// statePlan is a change of state that was checked against what is stored.
-type statePlan struct {
-	rules.StateChanges
-	// values are the new values of the keys, in the order of the changes; nil removes.
-	values []json.RawMessage
-}
-
-// planState checks changes against what is stored, and changes nothing. Errors:
-// repo.NotFoundError, repo.VersionConflictError, repo.RefusedError.
-func (s state) planState(t *tables, changes rules.StateChanges) (statePlan, error) {
+// readState reads what changes of state depend on.
+func (t *tables) readState(changes rules.StateChanges, now time.Time, rows *rules.TurnRows) {
+	rows.Now = now
+	if now.UnixMicro() <= t.lastErased { // within one reading of the clock
+		rows.Now = time.UnixMicro(t.lastErased + 1)
+	}
 	for _, scope := range changes.Scopes {
-		r, err := s.scope(t, scope.Scope)
-		if err != nil {
-			return statePlan{}, err
-		}
-		var version int64
-		if r != nil {
-			version = r.version
-		}
-		if err := scope.Conflict(version); err != nil {
-			return statePlan{}, err
-		}
+		rows.Versions = append(rows.Versions, t.scopeOf(scope.Scope).version)
 	}
-	plan := statePlan{changes, make([]json.RawMessage, len(changes.Changes))}
-	for i, c := range changes.Changes {
-		var stored *repo.StateValue
-		if r := t.scopes.get(c.Scope); r != nil {
-			stored = r.values.get(c.Key)
-		}
-		var err error
-		if plan.values[i], err = rules.ChangedState(c, stored); err != nil {
-			return statePlan{}, err
-		}
+	for _, change := range changes.Changes {
+		rows.Values = append(rows.Values, t.scopeOf(change.Scope).values.get(change.Key))
 	}
-	return plan, nil
 }
 
-// changeState makes the changes of a plan, which cannot fail.
-func (t *tables) changeState(plan statePlan, now time.Time) []repo.ScopeVersion {
-	versions := make(map[repo.Scope]int64, len(plan.Scopes))
-	for _, scope := range plan.Scopes {
-		if scope.Changed {
-			r := t.editScope(scope.Scope)
-			if r.version == 0 && now.UnixMicro() <= t.lastErased { // within one reading of the clock
-				r.version = t.lastErased
-			}
-			r.version = rules.NextStateVersion(r.version, now)
-			versions[scope.Scope] = r.version
-		}
+// writeState makes changes that were decided.
+func (t *tables) writeState(scopes []repo.ScopeVersion, values []rules.StateWrite, now time.Time) {
+	for _, scope := range scopes {
+		t.editScope(scope.Scope).version = scope.Version
 	}
-	for i, c := range plan.Changes {
-		r := t.scopes.get(c.Scope)
-		if plan.values[i] == nil {
-			r.values.remove(c.Key)
+	for _, w := range values {
+		r := t.scopes.get(w.Scope)
+		if w.Value == nil {
+			r.values.remove(w.Key)
 		} else {
-			r.values.put(c.Key, &repo.StateValue{Key: c.Key, Value: plan.values[i], Version: r.version, UpdatedAt: now})
+			r.values.put(w.Key, &repo.StateValue{Key: w.Key, Value: w.Value, Version: w.Version, UpdatedAt: now})
 		}
 	}
-	return plan.Versions(versions)
 }
 
 func (s state) Erase(ctx context.Context, scopeName string) (int64, error) {
-	if err := rules.CheckErase(scopeName); err != nil {
-		return 0, err
-	}
 	scope := rules.ScopeInView(s.options.view, repo.Scope{Name: scopeName})
-	return run(ctx, s.write, func(t *tables) (int64, error) {
+	return run(ctx, unless(rules.CheckErase(scopeName), s.write), func(t *tables) (int64, error) {
 		r := t.scopes.get(scope)
 		if r == nil {
 			return 0, nil

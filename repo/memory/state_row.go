@@ -2,6 +2,8 @@ package memory
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -13,76 +15,63 @@ type scopeRow struct {
 	id      repo.ID
 	version int64
 	values  table[string, repo.StateValue]
-	// committed is the row that this one is a transaction's copy of, or nil.
-	committed *scopeRow
 }
 
-// commit makes a transaction's copy the committed row.
-func (r *scopeRow) commit() {
-	committed := r.committed
-	r.values.commit()
-	r.committed = nil
-	*committed = *r
+func (r *scopeRow) overlay() *scopeRow {
+	return &scopeRow{id: r.id, version: r.version, values: r.values.overlay()}
 }
 
-// scope returns a scope, or nil if it does not exist. Error: repo.NotFoundError, for a
+func (r *scopeRow) commit() { r.values.commit() }
+
+// from returns the values with a prefix whose keys are after a key, in the order of the
+// keys.
+func (r *scopeRow) from(prefix, after string) []*repo.StateValue {
+	found := r.values.where(func(v *repo.StateValue) bool { return v.Key > after && strings.HasPrefix(v.Key, prefix) })
+	slices.SortFunc(found, compareKeys)
+	return found
+}
+
+func compareKeys(a, b *repo.StateValue) int { return strings.Compare(a.Key, b.Key) }
+
+func copyStateValue(v *repo.StateValue) repo.StateValue {
+	copied := *v
+	copied.Value = bytes.Clone(v.Value)
+	return copied
+}
+
+// scope returns a scope that a caller names: see scopeOf. Error: repo.NotFoundError, for a
 // session.
-func (h *handle) scope(t *tables, scope repo.Scope) (*scopeRow, error) {
+func (h *handle) scope(t *tables, scope repo.Scope) (r *scopeRow, err error) {
 	if scope.Name == "" {
-		if _, err := h.session(t, scope.SessionID); err != nil {
-			return nil, err
-		}
+		_, err = h.session(t, scope.SessionID)
 	}
-	return t.scopes.get(scope), nil
+	return t.scopeOf(scope), err
+}
+
+// scopeOf returns a scope to be read. It is at version 0 if it does not exist.
+func (t *tables) scopeOf(scope repo.Scope) *scopeRow {
+	if r := t.scopes.get(scope); r != nil {
+		return r
+	}
+	return &scopeRow{}
 }
 
 // editScope returns a scope to be changed. It creates it at version 0 if it does not
 // exist.
 func (t *tables) editScope(scope repo.Scope) *scopeRow {
-	r := t.scopes.get(scope)
-	switch {
-	case r == nil:
-		r = &scopeRow{id: repo.NewID()}
-		t.scopes.put(scope, r)
-	case t.base != nil && t.scopes.rows[scope] == nil:
-		copied := *r
-		copied.values, copied.committed = r.values.overlay(), r
-		r = &copied
-		t.scopes.put(scope, r)
+	if t.scopes.get(scope) == nil {
+		t.scopes.put(scope, &scopeRow{id: repo.NewID()})
 	}
-	return r
+	return edit(&t.scopes, scope)
 }
 
 // removeScope deletes a scope and returns the number of its keys.
 func (t *tables) removeScope(scope repo.Scope) (keys int64) {
-	r := t.scopes.get(scope)
-	if r == nil {
-		return 0
-	}
+	r := t.scopeOf(scope)
 	for range r.values.all() {
 		keys++
 	}
 	t.lastErased = max(t.lastErased, r.version)
 	t.scopes.remove(scope)
 	return keys
-}
-
-// commitScopes makes an overlay's changes the committed state.
-func (t *tables) commitScopes() {
-	for scope, r := range t.scopes.rows {
-		switch {
-		case r == nil:
-			t.base.scopes.remove(scope)
-		case r.committed != nil:
-			r.commit()
-		default:
-			t.base.scopes.put(scope, r)
-		}
-	}
-}
-
-func copyStateValue(v *repo.StateValue) repo.StateValue {
-	copied := *v
-	copied.Value = bytes.Clone(v.Value)
-	return copied
 }

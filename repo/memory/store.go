@@ -80,10 +80,10 @@ func New() *Store { return NewWith(Options{}) }
 
 // NewWith returns an empty store with options.
 func NewWith(options Options) *Store {
-	return open(newTables(&core{
+	return open(&tables{data: data{log: newSealedLog()}, core: &core{
 		clock: options.Clock, turn: make(chan struct{}, 1), served: map[string]int64{}, watches: map[topic]*watch{},
 		leaseWaits: map[repo.LeaseKey][]*leaseWait{},
-	}), options)
+	}}, options)
 }
 
 // Share returns another store on the same data, with options of its own, which is

@@ -6,8 +6,8 @@ import "iter"
 // that the transaction changed, and reads the others from its base, the committed
 // table.
 //
-// A stored row never changes, unless it is a session's: an update replaces it. So
-// readers may use rows after the unlock.
+// A stored row never changes, unless it is nested: an update replaces it. So readers may
+// use rows after the unlock.
 type table[K comparable, V any] struct {
 	// rows has nil in an overlay for a row that the transaction removed.
 	rows map[K]*V
@@ -16,6 +16,9 @@ type table[K comparable, V any] struct {
 }
 
 func (t *table[K, V]) overlay() table[K, V] { return table[K, V]{base: t} }
+
+// over makes an empty table an overlay of one of its kind.
+func (t *table[K, V]) over(base any) { *t = base.(*table[K, V]).overlay() } //nolint:forcetypeassert // it is
 
 // get returns nil if there is no such row.
 func (t *table[K, V]) get(key K) *V {
@@ -70,6 +73,24 @@ func (t *table[K, V]) where(matches func(*V) bool) (found []*V) {
 	return found
 }
 
+// nested is a row that has tables of its own. It is changed in place; a transaction changes an
+// overlay, which it commits.
+type nested[V any] interface {
+	*V
+	overlay() *V
+	commit()
+}
+
+// edit returns a row to be changed. Nil: there is none.
+func edit[K comparable, V any, Row nested[V]](t *table[K, V], key K) *V {
+	row := t.get(key)
+	if row != nil && t.base != nil && t.rows[key] == nil {
+		row = Row(row).overlay()
+		t.put(key, row)
+	}
+	return row
+}
+
 // commit merges an overlay into its base, which becomes the table.
 func (t *table[K, V]) commit() {
 	if t.base == nil {
@@ -78,9 +99,12 @@ func (t *table[K, V]) commit() {
 	for key, row := range t.rows {
 		if row == nil {
 			t.base.remove(key)
-		} else {
-			t.base.put(key, row)
+			continue
 		}
+		if inner, is := any(row).(interface{ commit() }); is {
+			inner.commit()
+		}
+		t.base.put(key, row)
 	}
 	*t = *t.base
 }

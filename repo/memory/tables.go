@@ -1,10 +1,10 @@
 package memory
 
 import (
-	"maps"
-	"slices"
+	"time"
 
 	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -26,9 +26,7 @@ type data struct {
 	// importers has the forks with whose import messages came, which are of no session, by the ids that these say.
 	importers table[repo.ID, repo.ID]
 	// holds has the legal holds, by what they name.
-	holds table[repo.LegalHold, repo.LegalHold]
-	// byAge has the committed sessions of each namespace, oldest first.
-	byAge   map[string][]*sessionRow
+	holds   table[repo.LegalHold, repo.LegalHold]
 	actions table[string, repo.Action]
 	plans   table[repo.ID, planRow]
 	// planKeys has the plans whose uses had a key.
@@ -52,79 +50,57 @@ type data struct {
 	log *sealedLog
 }
 
-func newTables(c *core) *tables {
-	return &tables{core: c, data: data{byAge: map[string][]*sessionRow{}, log: newSealedLog()}}
+// tables returns the tables, always in one order.
+func (d *data) tables() []interface {
+	over(base any)
+	commit()
+} {
+	return []interface {
+		over(base any)
+		commit()
+	}{
+		&d.sessions, &d.byKey, &d.deletedIDs, &d.importers, &d.holds, &d.actions, &d.plans, &d.planKeys, &d.queue, &d.claims, &d.limits,
+		&d.scopes, &d.leases, &d.streams, &d.streamKeys, &d.entries,
+	}
 }
 
 func (t *tables) overlay() *tables {
-	return &tables{t.core, t, data{
-		sessions: t.sessions.overlay(), byKey: t.byKey.overlay(), deletedIDs: t.deletedIDs.overlay(), importers: t.importers.overlay(),
-		holds: t.holds.overlay(), actions: t.actions.overlay(),
-		plans: t.plans.overlay(), planKeys: t.planKeys.overlay(),
-		queue: t.queue.overlay(), claims: t.claims.overlay(), limits: t.limits.overlay(), scopes: t.scopes.overlay(), leases: t.leases.overlay(),
-		streams: t.streams.overlay(), streamKeys: t.streamKeys.overlay(), entries: t.entries.overlay(),
-		log: t.log,
-	}}
+	over := &tables{core: t.core, base: t, data: data{log: t.log}}
+	below := t.tables()
+	for i, table := range over.tables() {
+		table.over(below[i])
+	}
+	return over
 }
 
-// commit makes an overlay's changes the committed state.
+// commit makes an overlay's changes the committed state, and wakes those who wait for them.
 func (t *tables) commit() {
-	for id, r := range t.sessions.rows {
-		if r != nil && r.committed != nil {
-			r.commit()
-			t.base.wake(topic{id: id})
-			continue
-		}
-		if old := t.base.sessions.get(id); old != nil {
-			t.base.removeSession(old)
-		}
-		if r != nil {
-			t.base.insertSession(r)
+	for id := range t.sessions.rows {
+		t.base.wake(topic{id: id})
+	}
+	for id, row := range t.streams.rows {
+		t.base.wake(topic{id: id})
+		if row != nil {
+			t.base.wake(topic{id: row.Session})
 		}
 	}
-	t.byKey.commit()
-	t.deletedIDs.commit()
-	t.importers.commit()
-	t.holds.commit()
-	t.actions.commit()
-	t.plans.commit()
-	t.planKeys.commit()
-	t.queue.commit()
-	t.claims.commit()
-	t.limits.commit()
+	for key, row := range t.leases.rows {
+		if row == nil {
+			t.base.freed(key)
+		}
+	}
 	t.base.wake(topic{claims: true})
-	t.commitScopes()
-	freed := slices.DeleteFunc(slices.Collect(maps.Keys(t.leases.rows)), func(key repo.LeaseKey) bool { return t.leases.rows[key] != nil })
-	t.leases.commit()
-	for _, key := range freed {
-		t.base.freed(key)
-	}
-	t.commitStreams()
-	t.entries.commit()
 	t.base.unsealed = append(t.base.unsealed, t.unsealed...)
-}
-
-// session returns a session to be read. Error: repo.NotFoundError.
-func (t *tables) session(id repo.ID) (*sessionRow, error) {
-	r := t.sessions.get(id)
-	if r == nil {
-		return nil, sessionNotFound(id)
+	for _, table := range t.tables() {
+		table.commit()
 	}
-	return r, nil
 }
 
-func sessionNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "session", ID: id} }
-
-// editSession returns a session to be changed. The caller checks everything first, so
-// that it never stops in the middle of a change. Error: repo.NotFoundError.
-func (t *tables) editSession(id repo.ID) (*sessionRow, error) {
-	r, err := t.session(id)
+// editSession returns a session to be changed. Nil: there is none. The caller checks everything
+// first, so that it never stops in the middle of a change.
+func (t *tables) editSession(id repo.ID) *sessionRow {
 	t.wake(topic{id: id})
-	if err == nil && t.base != nil && t.sessions.rows[id] == nil {
-		r = r.overlay()
-		t.sessions.put(id, r)
-	}
-	return r, err
+	return edit(&t.sessions, id)
 }
 
 // taken returns the sessions with an id and with a key.
@@ -139,6 +115,14 @@ func (t *tables) taken(id repo.ID, key repo.SessionKey) (taken []*sessionRow) {
 	return taken
 }
 
+// newSession returns the row of a session that is made. Error: rules.SessionDeleted.
+func (t *tables) newSession(new repo.NewSession, now time.Time) (*sessionRow, error) {
+	if t.deletedIDs.get(new.ID) != nil {
+		return nil, rules.SessionDeleted(new.ID)
+	}
+	return &sessionRow{Session: copySession(rules.StoredSession(new, now, now))}, nil
+}
+
 // insertSession adds a session whose id and key are not taken.
 func (t *tables) insertSession(r *sessionRow) {
 	t.sessions.put(r.ID, r)
@@ -146,12 +130,6 @@ func (t *tables) insertSession(r *sessionRow) {
 		t.byKey.put(r.sessionKey(), &r.ID)
 	}
 	t.wake(topic{id: r.ID})
-	if t.base != nil {
-		return
-	}
-	list := t.byAge[r.Namespace]
-	at, _ := slices.BinarySearchFunc(list, r, compareAge)
-	t.byAge[r.Namespace] = slices.Insert(list, at, r)
 }
 
 func (t *tables) removeSession(r *sessionRow) {
@@ -161,16 +139,6 @@ func (t *tables) removeSession(r *sessionRow) {
 	}
 	t.deletedIDs.put(r.ID, &r.Namespace)
 	t.wake(topic{id: r.ID})
-	if t.base != nil {
-		return
-	}
-	list := t.byAge[r.Namespace]
-	if at, found := slices.BinarySearchFunc(list, r, compareAge); found {
-		list = slices.Delete(list, at, at+1)
-	}
-	if t.byAge[r.Namespace] = list; len(list) == 0 {
-		delete(t.byAge, r.Namespace)
-	}
 }
 
 // action returns an action. Error: repo.NotFoundError.
@@ -181,14 +149,3 @@ func (t *tables) action(name repo.ActionName) (*repo.Action, error) {
 	}
 	return action, nil
 }
-
-// plan returns a plan. Error: repo.NotFoundError.
-func (t *tables) plan(id repo.ID) (*planRow, error) {
-	r := t.plans.get(id)
-	if r == nil {
-		return nil, planNotFound(id)
-	}
-	return r, nil
-}
-
-func planNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "plan", ID: id} }

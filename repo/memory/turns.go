@@ -2,10 +2,8 @@ package memory
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
-	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -61,44 +59,23 @@ func (s sessions) AppendTurn(ctx context.Context, given repo.Turn) (result repo.
 }
 
 // appendTurn decides first, and then changes what was decided.
-func (s sessions) appendTurn(ctx context.Context, t *tables, turn *rules.Turn) (result repo.AppendedTurn, err error) {
+func (s sessions) appendTurn(ctx context.Context, t *tables, turn *rules.Turn) (repo.AppendedTurn, error) {
 	now := t.now()
-	var r *sessionRow
-	if t.sessions.get(turn.SessionID) == nil && turn.Create != nil {
-		if taken := t.taken(turn.SessionID, repo.SessionKey{Namespace: turn.Create.Namespace, Key: turn.Create.Key}); len(taken) > 0 {
-			return result, rules.KeyTaken(taken[0].ID)
-		}
-		if t.deletedIDs.get(turn.SessionID) != nil {
-			return result, rules.SessionDeleted(turn.SessionID)
-		}
-		r = &sessionRow{Session: copySession(rules.StoredSession(*turn.Create, now, now))}
-		result.Created = true
-	} else if r, err = s.editSession(t, turn.SessionID); err != nil {
-		if turn.Create != nil { // it exists
-			err = rules.InOtherNamespace(turn.SessionID)
-		}
-		return result, err
+	r, err := s.sessionOf(t, turn, now)
+	if err != nil {
+		return repo.AppendedTurn{}, err
 	}
+	// The messages of a turn share one allocation, since they are stored and deleted together.
 	messages := make([]repo.Message, len(turn.Messages))
 	for i := range messages {
 		messages[i] = rules.StoredMessage(turn.Messages[i], turn.SessionID, 0, now) // normalized: a copy already
 	}
-	stored := r.turns.get(turn.ID)
 	var known []*repo.Message
 	if turn.Repeatable {
 		known = r.stored(messages)
 	}
-	var digest []byte
-	if stored != nil {
-		digest = stored.digest
-	}
-	if again, err := turn.Again(digest, known != nil); err != nil {
-		return repo.AppendedTurn{}, err
-	} else if again && turn.ID != "" {
-		return s.repeated(t, turn, stored.messages(r), stored.plan), nil
-	} else if again {
-		repeated := s.repeated(t, turn, known, repo.ID{})
-		return repeated, rules.AppendConflict(turn.SessionID, turn.Messages, repeated.Messages)
+	if again, is, err := s.again(t, turn, r, known); is || err != nil {
+		return again, err
 	}
 	made, err := turn.Add(t.rows(turn, r, known, now))
 	if err != nil {
@@ -111,49 +88,76 @@ func (s sessions) appendTurn(ctx context.Context, t *tables, turn *rules.Turn) (
 	if err != nil {
 		return repo.AppendedTurn{}, err
 	}
-	result.SessionID = turn.SessionID
+	result := repo.AppendedTurn{SessionID: turn.SessionID, Created: t.sessions.get(r.ID) == nil, Scopes: made.Scopes}
 	if result.Created {
-		t.insertSession(r)
-		s.recordSession(t, now, repo.AuditEntry{
-			Type: events.SessionCreated, Namespace: r.Namespace, Actor: r.Actor, SessionID: r.ID, Details: json.RawMessage(`{}`),
-		})
+		s.insert(t, r, now, `{}`)
 	}
-	if turn.ID != "" {
-		r.turns.put(turn.ID, &storedTurn{digest: turn.Digest[:], first: int64(len(r.messages)), count: int64(len(messages)), plan: turn.PlanID, at: t.now()})
-	}
-	if turn.After != nil {
-		r.follows = rules.Follows(turn.After, r.follows, r.next())
-		r.touch(now)
-	}
-	if len(messages) > 0 {
-		r.add(messages)
-		r.touch(now)
-		for i := range messages {
-			result.Messages = append(result.Messages, copyMessage(&messages[i]))
-		}
+	r.addTurn(turn, messages, now)
+	for i := range messages {
+		result.Messages = append(result.Messages, copyMessage(&messages[i]))
 	}
 	if plan != nil {
 		row := t.insertPlan(*plan, *action, *turn.Use)
 		r.link(row.ID)
-		stored := planOf(row)
-		result.Plan = &stored
+		result.Plan = new(planOf(row))
 	}
 	if turn.Open != nil {
-		stream := t.openStream(*turn.Open, now)
-		result.Stream = &stream
+		result.Stream = new(t.openStream(*turn.Open, now))
 	}
-	t.writeState(made, now)
-	result.Scopes = made.Scopes
+	t.writeState(made.Scopes, made.Values, now)
+	if made.AddsUsage {
+		r.addUsage(*turn.Usage, made.Usage)
+	}
 	if turn.Usage != nil {
-		if made.AddsUsage {
-			u := turn.Usage
-			r.Usage = made.Usage
-			r.usages.put(u.ID, &repo.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, Cost: u.Cost})
-		}
 		result.Usage = &made.Usage
 	}
 	rules.TurnOutOfView(&result)
 	return result, nil
+}
+
+// sessionOf returns the session of a turn to be changed. One that the turn creates is in no table yet.
+func (s sessions) sessionOf(t *tables, turn *rules.Turn, now time.Time) (*sessionRow, error) {
+	if t.sessions.get(turn.SessionID) == nil && turn.Create != nil {
+		if taken := s.taken(t, *turn.Create); len(taken) > 0 {
+			return nil, rules.KeyTaken(taken[0].ID)
+		}
+		return t.newSession(*turn.Create, now)
+	}
+	r, err := s.editSession(t, turn.SessionID)
+	if err != nil && turn.Create != nil { // it exists
+		err = rules.InOtherNamespace(turn.SessionID)
+	}
+	return r, err
+}
+
+// again returns the result of a turn if it is stored already. known are those of its messages that are stored.
+func (s sessions) again(t *tables, turn *rules.Turn, r *sessionRow, known []*repo.Message) (result repo.AppendedTurn, is bool, err error) {
+	stored := r.turns.get(turn.ID)
+	if stored == nil {
+		stored = &storedTurn{}
+	}
+	if is, err = turn.Again(stored.digest, known != nil); err != nil || !is {
+		return result, is, err
+	}
+	if turn.ID != "" {
+		return s.repeated(t, turn, stored.messages(r), stored.plan), true, nil
+	}
+	if err := rules.AppendConflict(turn.SessionID, turn.Messages, each(known, copyMessage)); err != nil {
+		return result, true, err
+	}
+	return s.repeated(t, turn, known, repo.ID{}), true, nil
+}
+
+// addTurn adds the messages of a turn, moves the head, and keeps the turn's key.
+func (r *sessionRow) addTurn(turn *rules.Turn, messages []repo.Message, now time.Time) {
+	if turn.ID != "" {
+		r.turns.put(turn.ID, &storedTurn{digest: turn.Digest[:], first: int64(len(r.messages)), count: int64(len(messages)), plan: turn.PlanID, at: now})
+	}
+	r.follows = rules.Follows(turn.After, r.follows, r.next())
+	r.add(messages)
+	if turn.After != nil || len(messages) > 0 {
+		r.touch(now)
+	}
 }
 
 // planOf returns the plan that a turn makes, and its action. Nil: none.
@@ -172,10 +176,7 @@ func (t *tables) planOf(ctx context.Context, turn *rules.Turn) (*repo.Plan, *rep
 // rows returns what a turn depends on. known are those of its messages that are stored.
 func (t *tables) rows(turn *rules.Turn, r *sessionRow, known []*repo.Message, now time.Time) *rules.TurnRows {
 	rows := &rules.TurnRows{
-		Fence: t.fenceOf(r, turn.Fence), Next: r.next(), Head: rules.Head(r.follows, r.next()), Usage: r.Usage, Budget: r.Budget, Now: now,
-	}
-	if now.UnixMicro() <= t.lastErased { // within one reading of the clock
-		rows.Now = time.UnixMicro(t.lastErased + 1)
+		Fence: t.fenceOf(r, turn.Fence), Next: r.next(), Head: rules.Head(r.follows, r.next()), Usage: r.Usage, Budget: r.Budget,
 	}
 	if len(known) > 0 {
 		rows.Known = known[0].ID
@@ -187,35 +188,8 @@ func (t *tables) rows(turn *rules.Turn, r *sessionRow, known []*repo.Message, no
 	if turn.Usage != nil {
 		rows.AddedUsage = r.usages.get(turn.Usage.ID)
 	}
-	for _, scope := range turn.State.Scopes {
-		var version int64
-		if stored := t.scopes.get(scope.Scope); stored != nil {
-			version = stored.version
-		}
-		rows.Versions = append(rows.Versions, version)
-	}
-	for _, change := range turn.State.Changes {
-		var value *repo.StateValue
-		if stored := t.scopes.get(change.Scope); stored != nil {
-			value = stored.values.get(change.Key)
-		}
-		rows.Values = append(rows.Values, value)
-	}
+	t.readState(turn.State, now, rows)
 	return rows
-}
-
-func (t *tables) writeState(made rules.TurnChanges, now time.Time) {
-	for _, scope := range made.Scopes {
-		t.editScope(scope.Scope).version = scope.Version
-	}
-	for _, w := range made.Values {
-		r := t.scopes.get(w.Scope)
-		if w.Value == nil {
-			r.values.remove(w.Key)
-		} else {
-			r.values.put(w.Key, &repo.StateValue{Key: w.Key, Value: w.Value, Version: w.Version, UpdatedAt: now})
-		}
-	}
 }
 
 // repeated returns the result of a turn that is stored.
@@ -225,8 +199,7 @@ func (s sessions) repeated(t *tables, turn *rules.Turn, messages []*repo.Message
 		result.Messages = each(messages, copyMessage)
 	}
 	if row, missing := s.plan(t, plan); missing == nil {
-		stored := planOf(row)
-		result.Plan = &stored
+		result.Plan = new(planOf(row))
 	}
 	if turn.Open != nil {
 		if row := t.newestStream(turn.Open.Key); row != nil && row.ExpiresAt.After(t.now()) {
@@ -238,18 +211,14 @@ func (s sessions) repeated(t *tables, turn *rules.Turn, messages []*repo.Message
 	versions := map[repo.Scope]int64{}
 	for _, scope := range turn.State.Scopes {
 		if scope.Changed {
-			versions[scope.Scope] = 0
-			if r := t.scopes.get(scope.Scope); r != nil {
-				versions[scope.Scope] = r.version
-			}
+			versions[scope.Scope] = t.scopeOf(scope.Scope).version
 		}
 	}
 	if len(versions) > 0 {
 		result.Scopes = turn.State.Versions(versions)
 	}
 	if turn.Usage != nil {
-		usage := t.sessions.get(turn.SessionID).Usage
-		result.Usage = &usage
+		result.Usage = new(t.sessions.get(turn.SessionID).Usage)
 	}
 	rules.TurnOutOfView(&result)
 	return result

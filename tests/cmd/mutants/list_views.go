@@ -9,7 +9,7 @@ var viewMutants = []mutant{
 	{"views/a list of another namespace", in("internal/rules", "SelectsInView", neverAll("view")), inApart("Sessions.List")},
 	{"views/what was made in another namespace", in("internal/rules", "FoundSession", neverAll("IsInView")), inApart("Sessions.Create")},
 	{"views/a session that a turn creates meanwhile", in(inRepo, "turnCall.existing", dropCase("in.view")), inViews("Creations")},
-	{"views/in memory, a session that a turn creates meanwhile", in("repo/memory", "sessions.appendTurn", dropAssign("rules.InOtherNamespace")), inApart("CreationBehind")},
+	{"views/in memory, a session that a turn creates meanwhile", in("repo/memory", "sessions.sessionOf", dropAssign("rules.InOtherNamespace")), inApart("CreationBehind")},
 	{"views/a stream of another namespace", query("StreamFind", always("s.namespace")), inPostgres("TestViewsApart")},
 	{"views/a lease of another namespace's session", query("LeaseReleaseAll", always("view", "l.kind")), inViews("Leases.ReleaseAll")},
 	{"shards/a connection of another shard", in("internal/pgsettings", "ShareSchemas", always("schema", "now")), inPostgres("TestShardsShareConnections")},
