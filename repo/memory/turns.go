@@ -65,11 +65,7 @@ func (s sessions) appendTurn(ctx context.Context, t *tables, turn *rules.Turn) (
 	if err != nil {
 		return repo.AppendedTurn{}, err
 	}
-	// The messages of a turn share one allocation, since they are stored and deleted together.
-	messages := make([]repo.Message, len(turn.Messages))
-	for i := range messages {
-		messages[i] = rules.StoredMessage(turn.Messages[i], turn.SessionID, 0, now) // normalized: a copy already
-	}
+	messages := messagesOf(turn.SessionID, turn.Messages, now)
 	var known []*repo.Message
 	if turn.Repeatable {
 		known = r.stored(messages)
