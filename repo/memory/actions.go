@@ -17,10 +17,7 @@ type actions struct{ *handle }
 
 func (a actions) Create(ctx context.Context, new repo.NewAction) (repo.Action, error) {
 	name, definition, err := rules.NormalizeAction(a.options.view, new)
-	if err != nil {
-		return repo.Action{}, err
-	}
-	return run(ctx, a.write, func(t *tables) (repo.Action, error) {
+	return run(ctx, unless(err, a.write), func(t *tables) (repo.Action, error) {
 		if stored := t.actions.get(name.String()); stored != nil {
 			if err := rules.ActionConflict(new, definition, *stored); err != nil {
 				return repo.Action{}, err
@@ -47,29 +44,19 @@ func (a actions) List(ctx context.Context, filter repo.ActionFilter, page repo.P
 		return repo.List[repo.Action]{}, err
 	}
 	list, err := rules.ActionList(filter, page)
-	if err != nil {
-		return repo.List[repo.Action]{}, err
-	}
-	found, err := run(ctx, a.read, func(t *tables) ([]*repo.Action, error) {
-		return t.actions.where(func(stored *repo.Action) bool {
+	return run(ctx, unless(err, a.read), func(t *tables) (repo.List[repo.Action], error) {
+		found := t.actions.where(func(stored *repo.Action) bool {
 			return stored.Name.Server == list.Filter.Server && stored.Name.Namespace == list.Filter.Namespace &&
 				(!list.Filter.Available || !stored.Archived) && (!list.Filter.Archived || stored.Archived) &&
 				(list.Filter.Tag == "" || slices.Contains(stored.Tags, list.Filter.Tag)) && stored.Name.String() > list.After
-		}), nil
+		})
+		return pageOf(list, found, func(a, b *repo.Action) int { return strings.Compare(a.Name.String(), b.Name.String()) }, copyAction)
 	})
-	if err != nil {
-		return repo.List[repo.Action]{}, err
-	}
-	slices.SortFunc(found, func(a, b *repo.Action) int { return strings.Compare(a.Name.String(), b.Name.String()) })
-	return rules.PageOf(list, found, func(a *repo.Action) (repo.Action, error) { return copyAction(a), nil })
 }
 
 func (a actions) Update(ctx context.Context, name string, version int64, definition repo.ActionDefinition) (repo.Action, error) {
 	parsed, definition, err := rules.NormalizeActionUpdate(a.options.view, name, version, definition)
-	if err != nil {
-		return repo.Action{}, err
-	}
-	return runOn(ctx, a.write, (*tables).action, parsed, func(t *tables, stored *repo.Action) (repo.Action, error) {
+	return runOn(ctx, unless(err, a.write), (*tables).action, parsed, func(t *tables, stored *repo.Action) (repo.Action, error) {
 		if version != 0 && version != stored.Version {
 			return repo.Action{}, &repo.VersionConflictError{Kind: "action", Name: parsed.String(), Expected: version, Actual: stored.Version}
 		}

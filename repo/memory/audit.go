@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"io"
@@ -112,35 +113,24 @@ func (a audit) List(ctx context.Context, filter repo.AuditFilter, page repo.Page
 		return repo.List[repo.AuditEntry]{}, err
 	}
 	list, err := rules.AuditList(filter, page)
-	if err != nil {
-		return repo.List[repo.AuditEntry]{}, err
+	compare := oldestFirst
+	if !filter.OldestFirst {
+		compare = func(a, b *auditlog.Entry) int { return oldestFirst(b, a) }
 	}
-	found, err := a.selected(ctx, list.Filter)
-	if err != nil {
-		return repo.List[repo.AuditEntry]{}, err
-	}
-	place := &auditlog.Entry{AuditEntry: repo.AuditEntry{OccurredAt: list.After.CreatedAt, ID: list.After.ID}}
-	found = slices.DeleteFunc(found, func(e *auditlog.Entry) bool { return compareEntries(list.Filter.OldestFirst, e, place) <= 0 })
-	return rules.PageOf(list, found, func(e *auditlog.Entry) (repo.AuditEntry, error) { return copyEntry(e), nil })
-}
-
-// selected returns what the filter selects, in order.
-func (a audit) selected(ctx context.Context, filter repo.AuditFilter) ([]*auditlog.Entry, error) {
-	found, err := run(ctx, a.read, func(t *tables) ([]*auditlog.Entry, error) {
-		return t.entries.where(func(e *auditlog.Entry) bool { return rules.Selects(filter, e.AuditEntry) }), nil
+	after := &auditlog.Entry{AuditEntry: repo.AuditEntry{OccurredAt: list.After.CreatedAt, ID: list.After.ID}}
+	return run(ctx, unless(err, a.read), func(t *tables) (repo.List[repo.AuditEntry], error) {
+		found := slices.DeleteFunc(t.selected(list.Filter), func(e *auditlog.Entry) bool { return compare(e, after) <= 0 })
+		return pageOf(list, found, compare, copyEntry)
 	})
-	slices.SortFunc(found, func(a, b *auditlog.Entry) int { return compareEntries(filter.OldestFirst, a, b) })
-	return found, err
 }
 
-func compareEntries(oldestFirst bool, a, b *auditlog.Entry) int {
-	if !oldestFirst {
-		a, b = b, a
-	}
-	if result := a.OccurredAt.Compare(b.OccurredAt); result != 0 {
-		return result
-	}
-	return a.ID.Compare(b.ID)
+// selected returns what the filter selects, in no order.
+func (t *tables) selected(filter repo.AuditFilter) []*auditlog.Entry {
+	return t.entries.where(func(e *auditlog.Entry) bool { return rules.Selects(filter, e.AuditEntry) })
+}
+
+func oldestFirst(a, b *auditlog.Entry) int {
+	return cmp.Or(a.OccurredAt.Compare(b.OccurredAt), a.ID.Compare(b.ID))
 }
 
 func (a audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (count int64, more bool, err error) {
@@ -150,11 +140,9 @@ func (a audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (c
 	if filter, err = rules.NormalizeAuditFilter(filter); err != nil {
 		return 0, false, err
 	}
-	if limit, err = rules.CheckCount(limit); err != nil {
-		return 0, false, err
-	}
-	found, err := a.selected(ctx, filter)
-	return int64(min(len(found), limit)), len(found) > limit, err
+	limit, err = rules.CheckCount(limit)
+	found, err := run(ctx, unless(err, a.read), func(t *tables) (int, error) { return len(t.selected(filter)), nil })
+	return int64(min(found, limit)), found > limit, err
 }
 
 func (a audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer) error {
@@ -162,16 +150,12 @@ func (a audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer)
 		return err
 	}
 	filter, err := rules.NormalizeAuditFilter(filter)
-	if err != nil {
-		return err
-	}
-	filter.OldestFirst = true
-	found, err := a.selected(ctx, filter)
+	found, err := run(ctx, unless(err, a.read), func(t *tables) ([]*auditlog.Entry, error) { return t.selected(filter), nil })
 	if err != nil {
 		return err
 	}
 	export := rules.NewAuditExport(ctx, w)
-	for _, e := range found {
+	for _, e := range slices.SortedFunc(slices.Values(found), oldestFirst) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -80,11 +80,9 @@ func (t *tables) prunable(prune auditlog.Prune) (result auditlog.Pruned, doomed 
 		if !rules.Covers(bounds, e.OccurredAt, auditlog.Kept{Type: e.Type}) {
 			continue
 		}
-		_, planHeld := t.log.holds[heldSubject{plan: e.PlanID}]
-		_, sessionHeld := t.log.holds[heldSubject{session: e.SessionID}]
 		_, sealed := t.log.byEntry[id]
 		switch {
-		case planHeld || sessionHeld:
+		case t.log.held(e):
 			result.Held++
 		case !sealed:
 			result.Unsealed++
@@ -98,6 +96,13 @@ func (t *tables) prunable(prune auditlog.Prune) (result auditlog.Pruned, doomed 
 
 // heldSubject is what a hold names: a plan or a session, which may have the same id.
 type heldSubject struct{ plan, session repo.ID }
+
+// held reports whether a hold keeps an entry.
+func (l *sealedLog) held(e *auditlog.Entry) bool {
+	_, plan := l.holds[heldSubject{plan: e.PlanID}]
+	_, session := l.holds[heldSubject{session: e.SessionID}]
+	return plan || session
+}
 
 func subject(hold auditlog.Hold) heldSubject { return heldSubject{hold.PlanID, hold.SessionID} }
 

@@ -3,7 +3,6 @@ package memory
 import (
 	"cmp"
 	"context"
-	"slices"
 
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -64,9 +63,8 @@ func (s sessions) Holds(ctx context.Context, page repo.Page) (repo.List[repo.Leg
 		found := t.holds.where(func(h *repo.LegalHold) bool {
 			return rules.IsInView(s.options.view, cmp.Or(h.Namespace, t.namespaceOf(h.SessionID))) && rules.CompareHolds(*h, list.After) > 0
 		})
-		slices.SortFunc(found, func(a, b *repo.LegalHold) int { return rules.CompareHolds(*a, *b) })
-		// One more than asked for tells whether there is a next page.
-		return rules.PageOf(list, found[:min(len(found), list.Limit+1)], func(h *repo.LegalHold) (repo.LegalHold, error) { return *h, nil })
+		compare := func(a, b *repo.LegalHold) int { return rules.CompareHolds(*a, *b) }
+		return pageOf(list, found, compare, func(h *repo.LegalHold) repo.LegalHold { return *h })
 	})
 }
 

@@ -3,7 +3,6 @@ package memory
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/internal/rules"
@@ -166,7 +165,6 @@ func (l leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Pag
 			lease := read(stored)
 			return l.has(t, stored.Key) && rules.SelectsLease(filter, lease) && rules.CompareLeases(lease.Key, list.After) > 0
 		})
-		slices.SortFunc(found, func(a, b *repo.Lease) int { return rules.CompareLeases(a.Key, b.Key) })
-		return rules.PageOf(list, found, func(stored *repo.Lease) (repo.Lease, error) { return read(stored), nil })
+		return pageOf(list, found, func(a, b *repo.Lease) int { return rules.CompareLeases(a.Key, b.Key) }, read)
 	})
 }

@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -35,12 +36,7 @@ func (p plans) Counts(ctx context.Context, namespace string, page repo.Page) (re
 			}
 			counts[key] = count
 		}
-		var found []repo.PlanCount
-		for _, count := range counts {
-			found = append(found, count)
-		}
-		slices.SortFunc(found, compareCounts)
-		return rules.PageOf(list, found, func(c repo.PlanCount) (repo.PlanCount, error) { return c, nil })
+		return pageOf(list, slices.Collect(maps.Values(counts)), compareCounts, same)
 	})
 }
 

@@ -29,18 +29,20 @@ func (p plans) Limits(ctx context.Context, page repo.Page) (repo.List[repo.PlanL
 	list, err := rules.LimitList(p.options.view, page)
 	return run(ctx, unless(err, p.read), func(t *tables) (repo.List[repo.PlanLimit], error) {
 		var found []repo.PlanLimit
-		namespace, action, _ := strings.Cut(list.After, "\x00")
+		var after repo.PlanLimit
+		after.Namespace, after.Action, _ = strings.Cut(list.After, "\x00")
 		for key, atOnce := range t.limits.all() {
-			if rules.IsInView(p.options.view, key.Namespace) && cmp.Or(cmp.Compare(key.Namespace, namespace), cmp.Compare(key.Action, action)) > 0 {
+			if rules.IsInView(p.options.view, key.Namespace) && compareLimits(key, after) > 0 {
 				key.AtOnce, key.Claimed = *atOnce, t.claimedOf(key.Namespace, key.Action)
 				found = append(found, key)
 			}
 		}
-		slices.SortFunc(found, func(a, b repo.PlanLimit) int {
-			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Action, b.Action))
-		})
-		return rules.PageOf(list, found, func(l repo.PlanLimit) (repo.PlanLimit, error) { return l, nil })
+		return pageOf(list, found, compareLimits, same)
 	})
+}
+
+func compareLimits(a, b repo.PlanLimit) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Action, b.Action))
 }
 
 // claimedOf counts the plans of a namespace that are claimed, of an action or of all ("").

@@ -12,10 +12,7 @@ import (
 // Use checks and writes under one lock.
 func (p plans) Use(ctx context.Context, action string, use repo.UseAction) (repo.Plan, error) {
 	name, use, err := rules.NormalizeUse(p.options.view, action, use)
-	if err != nil {
-		return repo.Plan{}, err
-	}
-	return run(ctx, p.write, func(t *tables) (_ repo.Plan, err error) {
+	return run(ctx, unless(err, p.write), func(t *tables) (_ repo.Plan, err error) {
 		var session *sessionRow
 		if !use.SessionID.IsZero() {
 			if session, err = p.editSession(t, use.SessionID); err != nil {
@@ -23,17 +20,13 @@ func (p plans) Use(ctx context.Context, action string, use repo.UseAction) (repo
 			}
 		}
 		known := t.usedPlan(name, use)
-		if known != nil {
-			if err := rules.UseConflict(use, name, known.Plan); err != nil {
-				return repo.Plan{}, err
-			}
-			if known, err = p.plan(t, known.ID); err != nil {
-				return repo.Plan{}, err
-			}
-		} else {
-			if known, err = p.makePlan(ctx, t, name, use); err != nil {
-				return repo.Plan{}, err
-			}
+		if known == nil {
+			known, err = p.makePlan(ctx, t, name, use)
+		} else if err = rules.UseConflict(use, name, known.Plan); err == nil {
+			known, err = p.plan(t, known.ID)
+		}
+		if err != nil {
+			return repo.Plan{}, err
 		}
 		if session != nil {
 			session.link(known.ID)

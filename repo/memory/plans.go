@@ -31,15 +31,9 @@ func (p plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page)
 		return repo.List[repo.Plan]{}, err
 	}
 	list, err := rules.PlanList(p.options.view, filter, page)
-	if err != nil {
-		return repo.List[repo.Plan]{}, err
-	}
-	found, err := run(ctx, p.read, func(t *tables) ([]*planRow, error) { return t.selectPlans(list.Filter, list.After), nil })
-	if err != nil {
-		return repo.List[repo.Plan]{}, err
-	}
-	slices.SortFunc(found, func(a, b *planRow) int { return b.ID.Compare(a.ID) })
-	return rules.PageOf(list, found, func(r *planRow) (repo.Plan, error) { return planOf(r), nil })
+	return run(ctx, unless(err, p.read), func(t *tables) (repo.List[repo.Plan], error) {
+		return pageOf(list, t.selectPlans(list.Filter, list.After), func(a, b *planRow) int { return b.ID.Compare(a.ID) }, planOf)
+	})
 }
 
 // selectPlans looks at the session's plans, if the filter names one, else at all.

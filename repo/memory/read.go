@@ -45,10 +45,7 @@ func (s sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapsh
 			if read.State {
 				entry.State, snapshot.Scopes = snapshot.Scopes[0], snapshot.Scopes[1:]
 			}
-			selected := make([]repo.Message, len(messages[i]))
-			for m, message := range messages[i] {
-				selected[m] = without(read, *message)
-			}
+			selected := each(messages[i], func(m *repo.Message) repo.Message { return without(read, *m) })
 			var taken int
 			taken, size = rules.CutRead(read, len(selected), size, func(i int) int {
 				return len(selected[i].Content) + len(selected[i].Metadata) + len(selected[i].Payload)

@@ -210,8 +210,7 @@ func (s streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (r
 	}
 	after := repo.Stream{Status: list.After.Status, ID: list.After.ID}
 	return run(ctx, s.read, func(t *tables) (repo.List[repo.Stream], error) {
-		found := s.ofSession(t, sessionID, after)
-		return rules.PageOf(list, found[:min(len(found), list.Limit+1)], func(s repo.Stream) (repo.Stream, error) { return s, nil })
+		return pageOf(list, s.ofSession(t, sessionID, after), rules.CompareStreams, same)
 	})
 }
 
