@@ -18,7 +18,7 @@ type auditStore struct{ *handle }
 
 type sink struct {
 	*handle
-	closed bool
+	closed error
 }
 
 func (a auditStore) Sink(ctx context.Context) (auditlog.Sink, error) {
@@ -29,17 +29,14 @@ func (a auditStore) Sink(ctx context.Context) (auditlog.Sink, error) {
 }
 
 func (s *sink) Record(ctx context.Context, entries []repo.AuditEntry) (auditlog.Recorded, error) {
-	if s.closed {
-		return auditlog.Recorded{}, repo.ErrClosed
+	if s.closed != nil {
+		return auditlog.Recorded{}, s.closed
 	}
 	return audit{s.handle}.record(ctx, entries)
 }
 
 func (s *sink) Quarantine(ctx context.Context, poison auditlog.Poison) error {
-	if s.closed {
-		return repo.ErrClosed
-	}
-	return exec(ctx, s.write, func(t *tables) error {
+	return exec(ctx, unless(s.closed, s.write), func(t *tables) error {
 		poison.Document = bytes.Clone(poison.Document)
 		t.log.quarantine[poisonKey{poison.ID, string(poison.Document)}] = poison
 		return nil
@@ -47,7 +44,7 @@ func (s *sink) Quarantine(ctx context.Context, poison auditlog.Poison) error {
 }
 
 func (s *sink) Close() error {
-	s.closed = true
+	s.closed = repo.ErrClosed
 	return nil
 }
 

@@ -41,16 +41,13 @@ func (t *tables) putPlan(r *planRow) {
 
 func (p plans) Claim(ctx context.Context, claim repo.Claim) ([]repo.ClaimedPlan, error) {
 	claim, err := rules.NormalizeClaim(p.options.view, claim)
-	if err != nil {
-		return nil, err
-	}
-	if claim.Wait && p.tables.base != nil {
-		return nil, rules.CannotWait()
+	if err == nil && claim.Wait && p.tables.base != nil {
+		err = rules.CannotWait()
 	}
 	for {
 		var watch *watch
 		var due time.Time
-		claimed, err := run(ctx, p.write, func(t *tables) ([]repo.ClaimedPlan, error) {
+		claimed, err := run(ctx, unless(err, p.write), func(t *tables) ([]repo.ClaimedPlan, error) {
 			if now := t.now(); now.Sub(t.sweptPlans) >= limits.ExpiredGrace {
 				t.sweptPlans = now
 				t.sweepPlans(limits.DefaultSweep)

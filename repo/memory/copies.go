@@ -18,6 +18,13 @@ func copyPointer[V any](p *V) *V {
 	return &value
 }
 
+// set gives a field another value, if there is one.
+func set[V any](field, value *V) {
+	if value != nil {
+		*field = *value
+	}
+}
+
 func copySession(s repo.Session) repo.Session {
 	s.Metadata, s.Budget = bytes.Clone(s.Metadata), copyPointer(s.Budget)
 	return s

@@ -33,13 +33,10 @@ func (s sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 		return err
 	}
 	for _, m := range stored.messages {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		// The writer only reads the message, so that it needs no copy.
 		message := *m
 		message.SessionID = id
-		if err := writer.Write(message); err != nil {
+		if err := cmp.Or(ctx.Err(), writer.Write(message)); err != nil {
 			return err
 		}
 	}

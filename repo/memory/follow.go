@@ -10,35 +10,29 @@ import (
 )
 
 func (s sessions) Follow(ctx context.Context, sessionID repo.ID, first int64) iter.Seq2[repo.Message, error] {
+	wrong := rules.CheckSequence("from", first)
+	if wrong == nil && s.tables.base != nil {
+		wrong = rules.CannotFollow()
+	}
 	return func(yield func(repo.Message, error) bool) {
 		began, next := false, first
 		follow(ctx, s.handle, yield, func() (found followed[repo.Message], err error) {
-			messages, watch, err := s.look(ctx, sessionID, began, next)
+			messages, err := run(ctx, unless(wrong, s.read), func(t *tables) ([]*repo.Message, error) {
+				r, missing := s.session(t, sessionID)
+				if missing != nil {
+					return nil, rules.Deleted(sessionID, began)
+				}
+				rest := from(r.all(), next)
+				if len(rest) == 0 {
+					found.watch = t.watch(topic{id: sessionID})
+				}
+				return slices.Clone(rest[:min(streamChunk, len(rest))]), nil
+			})
+			found.items = copiesOf(sessionID, messages)
 			if began = true; len(messages) > 0 {
 				next = messages[len(messages)-1].Sequence + 1
 			}
-			return followed[repo.Message]{items: copiesOf(sessionID, messages), watch: watch}, err
+			return found, err
 		})
 	}
-}
-
-// look reads the next messages for a follower, who has found the session before if it began, or else returns what to wait for.
-func (s sessions) look(ctx context.Context, sessionID repo.ID, began bool, next int64) (found []*repo.Message, watch *watch, err error) {
-	err = rules.CheckSequence("from", next)
-	if err == nil && s.tables.base != nil {
-		err = rules.CannotFollow()
-	}
-	err = exec(ctx, unless(err, s.read), func(t *tables) error {
-		r, missing := s.session(t, sessionID)
-		if missing != nil {
-			return rules.Deleted(sessionID, began)
-		}
-		rest := from(r.all(), next)
-		if len(rest) == 0 {
-			watch = t.watch(topic{id: sessionID})
-		}
-		found = slices.Clone(rest[:min(streamChunk, len(rest))])
-		return nil
-	})
-	return found, watch, err
 }

@@ -185,9 +185,7 @@ func (f *forgetter) forgetPlan(r *planRow, name string) {
 		changed.LastCheckpointID = ""
 	}
 	if used {
-		if r.Key != "" {
-			f.planKeys.remove(keyOfPlan(r.SessionID, r.Namespace, r.Key))
-		}
+		unname(&f.planKeys, keyOfPlan(r.SessionID, r.Namespace, r.Key), r.ID)
 		changed.Name, changed.Key, changed.Description, changed.DefinitionOfDone, changed.Trace = "", "", "", "", ""
 		changed.AutomationProfile, changed.AutomationProfileSource, changed.AutomationSnapshot = "", "", json.RawMessage(`{}`)
 		changed.Projects, changed.Arguments, changed.Invariants = []repo.ProjectLink{}, []repo.ArgumentValue{}, []repo.PlanInvariant{}

@@ -66,17 +66,15 @@ func (l leases) leaveWaits(key repo.LeaseKey, mine *leaseWait) {
 
 // Await implements repo.Leases.
 func (l leases) Await(ctx context.Context, lease repo.Lease) error {
-	if err := rules.CheckLease(lease); err != nil {
-		return err
-	}
-	if l.tables.base != nil {
-		return rules.CannotWait()
+	wrong := rules.CheckLease(lease)
+	if wrong == nil && l.tables.base != nil {
+		wrong = rules.CannotWait()
 	}
 	lease.Key = l.in(lease.Key)
 	for {
 		var end *watch
 		var due time.Time
-		_, err := l.on(ctx, l.read, lease.Key, func(t *tables) (repo.Lease, error) {
+		_, err := l.on(ctx, unless(wrong, l.read), lease.Key, func(t *tables) (repo.Lease, error) {
 			stored := t.leases.get(lease.Key)
 			if stored == nil || stored.Fence != lease.Fence || !stored.ExpiresAt.After(t.now()) {
 				return repo.Lease{}, rules.LeaseLost(lease)
@@ -84,10 +82,10 @@ func (l leases) Await(ctx context.Context, lease repo.Lease) error {
 			end, due = t.watch(topic{ends: lease.Key}), stored.ExpiresAt
 			return repo.Lease{}, nil
 		})
-		if err != nil {
-			return err
+		if err == nil {
+			err = l.await(ctx, end, due)
 		}
-		if err := l.await(ctx, end, due); err != nil {
+		if err != nil {
 			return err
 		}
 	}

@@ -108,23 +108,15 @@ func (t *tables) putLease(lease repo.Lease, err error) (repo.Lease, error) {
 
 func (l leases) Renew(ctx context.Context, lease repo.Lease, ttl time.Duration) (repo.Lease, error) {
 	ttl, err := rules.NormalizeTTL(ttl)
-	if checked := rules.CheckLease(lease); checked != nil {
-		err = checked
-	}
-	if err != nil {
-		return repo.Lease{}, err
-	}
+	err = cmp.Or(rules.CheckLease(lease), err)
 	lease.Key = l.in(lease.Key)
-	return l.on(ctx, l.write, lease.Key, func(t *tables) (repo.Lease, error) {
+	return l.on(ctx, unless(err, l.write), lease.Key, func(t *tables) (repo.Lease, error) {
 		return t.putLease(rules.RenewedLease(lease, t.leases.get(lease.Key), t.now(), ttl))
 	})
 }
 
 func (l leases) Release(ctx context.Context, lease repo.Lease) error {
-	if err := rules.CheckLease(lease); err != nil {
-		return err
-	}
-	_, err := l.on(ctx, l.write, lease.Key, func(t *tables) (repo.Lease, error) {
+	_, err := l.on(ctx, unless(rules.CheckLease(lease), l.write), lease.Key, func(t *tables) (repo.Lease, error) {
 		t.releaseLease(l.in(lease.Key), lease.Fence)
 		return repo.Lease{}, nil
 	})

@@ -25,10 +25,7 @@ func (s sessions) Message(ctx context.Context, sessionID, id repo.ID) (repo.Mess
 
 func (s sessions) MessagesFrom(ctx context.Context, sessionID repo.ID, first int64, limit int) ([]repo.Message, error) {
 	limit, err := rules.CheckPage("from", first, limit)
-	if err != nil {
-		return nil, err
-	}
-	return s.some(ctx, sessionID, func(r *sessionRow) []*repo.Message {
+	return s.some(ctx, err, sessionID, func(r *sessionRow) []*repo.Message {
 		rest := from(r.transcript(), first)
 		return rest[:min(limit, len(rest))]
 	})
@@ -36,10 +33,7 @@ func (s sessions) MessagesFrom(ctx context.Context, sessionID repo.ID, first int
 
 func (s sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before int64, limit int) ([]repo.Message, error) {
 	limit, err := rules.CheckPage("before", before, limit)
-	if err != nil {
-		return nil, err
-	}
-	found, err := s.some(ctx, sessionID, func(r *sessionRow) []*repo.Message {
+	found, err := s.some(ctx, err, sessionID, func(r *sessionRow) []*repo.Message {
 		all := r.transcript()
 		end := len(all) - len(from(all, before))
 		return all[max(0, end-limit):end]
@@ -55,10 +49,7 @@ func (s sessions) LastMessages(ctx context.Context, sessionID repo.ID, limit int
 }
 
 func (s sessions) MessagesOfCall(ctx context.Context, sessionID repo.ID, callID string) ([]repo.Message, error) {
-	if err := rules.CheckCallID(callID); err != nil {
-		return nil, err
-	}
-	return s.some(ctx, sessionID, func(r *sessionRow) (found []*repo.Message) {
+	return s.some(ctx, rules.CheckCallID(callID), sessionID, func(r *sessionRow) (found []*repo.Message) {
 		for _, m := range r.all() {
 			if m.CallID == callID && len(found) < repo.MaxPageSize {
 				found = append(found, m)
@@ -68,9 +59,9 @@ func (s sessions) MessagesOfCall(ctx context.Context, sessionID repo.ID, callID 
 	})
 }
 
-// some returns those messages of a session that choose returns. They are copied after the lock.
-func (s sessions) some(ctx context.Context, sessionID repo.ID, choose func(*sessionRow) []*repo.Message) ([]repo.Message, error) {
-	found, err := runOn(ctx, s.read, s.session, sessionID, func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
+// some returns those messages of a session that choose returns, unless the arguments are wrong. They are copied after the lock.
+func (s sessions) some(ctx context.Context, wrong error, sessionID repo.ID, choose func(*sessionRow) []*repo.Message) ([]repo.Message, error) {
+	found, err := runOn(ctx, unless(wrong, s.read), s.session, sessionID, func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
 		return slices.Clone(choose(r)), nil
 	})
 	if err != nil {

@@ -26,10 +26,7 @@ func (p plans) Counts(ctx context.Context, namespace string, page repo.Page) (re
 			if namespace != "" && namespace != r.Namespace || compareCounts(key, place) <= 0 {
 				continue
 			}
-			count, known := counts[key]
-			if !known {
-				count = key
-			}
+			count := cmp.Or(counts[key], key)
 			count.Count = min(count.Count+1, limits.MaxPlanCount)
 			if since := rules.WaitsSince(r.Plan); r.State == repo.PlanQueued && !since.After(t.now()) && (count.Oldest.IsZero() || since.Before(count.Oldest)) {
 				count.Oldest = since

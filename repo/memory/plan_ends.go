@@ -52,11 +52,7 @@ func (t *tables) deletePlans(doomed []*planRow) {
 				t.editSession(id).unlink(r.ID)
 			}
 		}
-		if r.Key != "" {
-			if key := keyOfPlan(r.SessionID, r.Namespace, r.Key); t.planKeys.get(key) != nil && *t.planKeys.get(key) == r.ID {
-				t.planKeys.remove(key)
-			}
-		}
+		unname(&t.planKeys, keyOfPlan(r.SessionID, r.Namespace, r.Key), r.ID)
 		t.plans.remove(r.ID)
 		t.recordEvent(t.now(), repo.AuditEntry{
 			Type: events.EntityDeleted, Namespace: r.Namespace, PlanID: r.ID, Details: rules.DeletedDetails(r.Plan),

@@ -87,9 +87,7 @@ func (p plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress)
 		if progress.CompletedStep != nil {
 			changed.LastCompletedStep = copyPointer(progress.CompletedStep)
 		}
-		if progress.CheckpointID != nil {
-			changed.LastCheckpointID = *progress.CheckpointID
-		}
+		set(&changed.LastCheckpointID, progress.CheckpointID)
 		changed.UpdatedAt = t.now()
 		t.putPlan(&changed)
 		return planOf(&changed), nil

@@ -61,24 +61,23 @@ func (t *tables) usedPlan(name repo.ActionName, use repo.UseAction) *planRow {
 		}
 		namespace = parent.Namespace
 	}
-	id := t.planKeys.get(keyOfPlan(use.SessionID, namespace, use.Key))
-	if id == nil {
-		return nil
-	}
-	return t.plans.get(*id)
+	return named(&t.planKeys, keyOfPlan(use.SessionID, namespace, use.Key), &t.plans)
 }
 
-// makePlan stores a new plan.
+// makePlan stores a new plan, a child in its parent's tree.
 func (p plans) makePlan(ctx context.Context, t *tables, name repo.ActionName, use repo.UseAction) (*planRow, error) {
 	action, err := t.action(name)
 	if err != nil {
 		return nil, err
 	}
 	plan, err := rules.NewPlan(ctx, repo.NewID(), use, *action)
-	if err != nil {
-		return nil, err
+	if err == nil && !plan.ParentID.IsZero() {
+		var parent *planRow
+		if parent, err = p.plan(t, plan.ParentID); err == nil {
+			err = rules.PutBelow(&plan, parent.Plan, int64(len(t.children(parent.ID))))
+		}
 	}
-	if err := p.putUnderParent(t, &plan); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return t.insertPlan(plan, *action, use), nil
@@ -103,16 +102,4 @@ func (t *tables) insertPlan(plan repo.Plan, action repo.Action, use repo.UseActi
 		t.archive(action, plan.CreatedAt)
 	}
 	return r
-}
-
-// putUnderParent puts a child plan into its parent's tree.
-func (p plans) putUnderParent(t *tables, plan *repo.Plan) error {
-	if plan.ParentID.IsZero() {
-		return nil
-	}
-	parent, err := p.plan(t, plan.ParentID)
-	if err != nil {
-		return err
-	}
-	return rules.PutBelow(plan, parent.Plan, int64(len(t.children(parent.ID))))
 }

@@ -17,10 +17,8 @@ import (
 type remover struct{ *handle }
 
 func (r remover) RemoveTurns(ctx context.Context, _, before time.Time, limit int, dryRun bool) (removed, held int64, next time.Time, err error) {
-	if _, err := rules.CheckStreamRemoval(limit); err != nil {
-		return 0, 0, next, err
-	}
-	err = exec(ctx, r.write, func(t *tables) error {
+	_, err = rules.CheckStreamRemoval(limit)
+	err = exec(ctx, unless(err, r.write), func(t *tables) error {
 		for _, s := range t.sessions.all() {
 			for id, turn := range s.turns.all() {
 				switch {
@@ -173,56 +171,55 @@ func (r remover) Namespaces(ctx context.Context) ([]string, error) {
 	})
 }
 
-func (r remover) Names(ctx context.Context, after removal.Name) (names []removal.Name, err error) {
-	found := map[removal.Name]bool{}
-	err = exec(ctx, r.read, func(t *tables) error {
-		add := func(names ...string) {
-			for _, name := range names {
-				found[removal.Name{Name: name}] = true
-			}
-		}
-		for scope := range t.scopes.all() {
-			if _, name := rules.SplitView(scope.Name); name != "" {
-				found[removal.Name{Scope: true, Name: name}] = true
-			}
-		}
-		for _, s := range t.sessions.all() {
-			add(s.Owner, s.Actor)
-		}
-		for key, l := range t.leases.all() {
-			_, name := rules.SplitView(key.Name)
-			add(l.Owner, name, rules.WithoutSlot(name))
-		}
-		for _, s := range t.streams.all() {
-			add(s.Owner)
-		}
-		for _, a := range t.actions.all() {
-			add(a.CreatedBy)
-		}
-		for _, p := range t.plans.all() {
-			for _, e := range p.events {
-				add(e.Actor)
-			}
-		}
-		for _, c := range t.claims.all() {
-			add(c.owner)
-		}
-		for _, e := range t.entries.all() {
-			add(e.Actor, e.User, e.Project)
-		}
-		return nil
-	})
+func (r remover) Names(ctx context.Context, after removal.Name) ([]removal.Name, error) {
 	compare := func(a, b removal.Name) int {
 		if a.Scope != b.Scope {
 			return map[bool]int{false: -1, true: 1}[a.Scope]
 		}
 		return strings.Compare(a.Name, b.Name)
 	}
-	for name := range found {
-		if name.Name != "" && compare(name, after) > 0 {
-			names = append(names, name)
+	return run(ctx, r.read, func(t *tables) ([]removal.Name, error) {
+		names := slices.DeleteFunc(t.names(), func(n removal.Name) bool { return n.Name == "" || compare(n, after) <= 0 })
+		slices.SortFunc(names, compare)
+		names = slices.Compact(names)
+		return names[:min(len(names), 10_000)], nil
+	})
+}
+
+// names returns all names, also twice.
+func (t *tables) names() (found []removal.Name) {
+	add := func(names ...string) {
+		for _, name := range names {
+			found = append(found, removal.Name{Name: name})
 		}
 	}
-	slices.SortFunc(names, compare)
-	return names[:min(len(names), 10_000)], err
+	for scope := range t.scopes.all() {
+		_, name := rules.SplitView(scope.Name)
+		found = append(found, removal.Name{Scope: true, Name: name})
+	}
+	for _, s := range t.sessions.all() {
+		add(s.Owner, s.Actor)
+	}
+	for key, l := range t.leases.all() {
+		_, name := rules.SplitView(key.Name)
+		add(l.Owner, name, rules.WithoutSlot(name))
+	}
+	for _, s := range t.streams.all() {
+		add(s.Owner)
+	}
+	for _, a := range t.actions.all() {
+		add(a.CreatedBy)
+	}
+	for _, p := range t.plans.all() {
+		for _, e := range p.events {
+			add(e.Actor)
+		}
+	}
+	for _, c := range t.claims.all() {
+		add(c.owner)
+	}
+	for _, e := range t.entries.all() {
+		add(e.Actor, e.User, e.Project)
+	}
+	return found
 }

@@ -87,20 +87,14 @@ func (s sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpd
 		if update.Budget != nil && *update.Budget < r.Usage.Cost {
 			return repo.Session{}, &repo.LimitExceededError{Kind: "budget", ID: id, Limit: int64(*update.Budget), Current: int64(r.Usage.Cost)}
 		}
-		if update.Actor != nil {
-			r.Actor = *update.Actor
-		}
-		if update.AutomationProfile != nil {
-			r.AutomationProfile = *update.AutomationProfile
-		}
+		set(&r.Actor, update.Actor)
+		set(&r.AutomationProfile, update.AutomationProfile)
+		set(&r.FencedOnly, update.FencedOnly)
 		if metadata != nil {
 			r.Metadata = bytes.Clone(metadata)
 		}
 		if update.Budget != nil || update.RemoveBudget {
 			r.Budget = copyPointer(update.Budget)
-		}
-		if update.FencedOnly != nil {
-			r.FencedOnly = *update.FencedOnly
 		}
 		r.Version++
 		return s.snapshot(t, r), nil

@@ -45,11 +45,7 @@ func (t *tables) expireStreams(matches func(*streamRow) bool) int {
 
 // newestStream returns the newest stream of a key. Nil: there is none.
 func (t *tables) newestStream(key string) *streamRow {
-	id := t.streamKeys.get(key)
-	if id == nil {
-		return nil
-	}
-	return t.streams.get(*id)
+	return named(&t.streamKeys, key, &t.streams)
 }
 
 // commitStreams makes an overlay's streams the committed ones.
@@ -148,11 +144,9 @@ func (s streams) writable(t *tables, stream repo.Stream) (row *streamRow, change
 
 func (s streams) Append(ctx context.Context, stream repo.Stream, parts ...[]byte) (int64, error) {
 	parts, err := rules.NormalizeParts(parts)
-	if err = cmp.Or(rules.CheckStream(stream), err); err != nil {
-		return stream.Next, err
-	}
+	err = cmp.Or(rules.CheckStream(stream), err)
 	next := stream.Next + int64(len(parts))
-	err = exec(ctx, s.write, func(t *tables) error {
+	err = exec(ctx, unless(err, s.write), func(t *tables) error {
 		row, changed, stored, gone := s.writable(t, stream)
 		if err := rules.CheckStreamWriter(stream, stored, gone); err != nil {
 			return err
@@ -250,10 +244,8 @@ func (s streams) Delete(ctx context.Context, key string) error {
 }
 
 func (s streams) RemoveExpired(ctx context.Context, limit int) (streams, parts int64, err error) {
-	if limit, err = rules.CheckStreamRemoval(limit); err != nil {
-		return 0, 0, err
-	}
-	removed, err := run(ctx, s.write, func(t *tables) (removedStreams, error) { return t.removeStreams(t.now(), limit), nil })
+	limit, err = rules.CheckStreamRemoval(limit)
+	removed, err := run(ctx, unless(err, s.write), func(t *tables) (removedStreams, error) { return t.removeStreams(t.now(), limit), nil })
 	return removed.streams, removed.parts, err
 }
 
@@ -283,7 +275,7 @@ func (t *tables) removeStreams(now time.Time, limit int) (removed removedStreams
 			t.streams.put(row.ID, &rest)
 			break
 		}
-		if newest := t.streamKeys.get(row.Key); newest != nil && *newest == row.ID && lives[row.Key] {
+		if newest := t.newestStream(row.Key); newest != nil && newest.ID == row.ID && lives[row.Key] {
 			if len(row.parts) > 0 {
 				rest := *row
 				rest.parts = nil
@@ -294,9 +286,7 @@ func (t *tables) removeStreams(now time.Time, limit int) (removed removedStreams
 		removed.streams++
 		t.streams.remove(row.ID)
 		t.wake(topic{id: row.ID})
-		if newest := t.streamKeys.get(row.Key); newest != nil && *newest == row.ID {
-			t.streamKeys.remove(row.Key)
-		}
+		unname(&t.streamKeys, row.Key, row.ID)
 	}
 	return removed
 }

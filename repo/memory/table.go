@@ -73,6 +73,21 @@ func (t *table[K, V]) where(matches func(*V) bool) (found []*V) {
 	return found
 }
 
+// named returns the row that a key of an index names. Nil: there is none.
+func named[K, ID comparable, V any](index *table[K, ID], key K, rows *table[ID, V]) *V {
+	if id := index.get(key); id != nil {
+		return rows.get(*id)
+	}
+	return nil
+}
+
+// unname takes a key from an index, unless it names another row.
+func unname[K, ID comparable](index *table[K, ID], key K, of ID) {
+	if id := index.get(key); id != nil && *id == of {
+		index.remove(key)
+	}
+}
+
 // nested is a row that has tables of its own. It is changed in place; a transaction changes an
 // overlay, which it commits.
 type nested[V any] interface {

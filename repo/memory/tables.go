@@ -105,12 +105,11 @@ func (t *tables) editSession(id repo.ID) *sessionRow {
 
 // taken returns the sessions with an id and with a key.
 func (t *tables) taken(id repo.ID, key repo.SessionKey) (taken []*sessionRow) {
-	byKey := t.byKey.get(key)
 	if r := t.sessions.get(id); r != nil {
 		taken = append(taken, r)
 	}
-	if byKey != nil && *byKey != id {
-		taken = append(taken, t.sessions.get(*byKey))
+	if r := named(&t.byKey, key, &t.sessions); r != nil && r.ID != id {
+		taken = append(taken, r)
 	}
 	return taken
 }
@@ -134,9 +133,7 @@ func (t *tables) insertSession(r *sessionRow) {
 
 func (t *tables) removeSession(r *sessionRow) {
 	t.sessions.remove(r.ID)
-	if id := t.byKey.get(r.sessionKey()); id != nil && *id == r.ID {
-		t.byKey.remove(r.sessionKey())
-	}
+	unname(&t.byKey, r.sessionKey(), r.ID)
 	t.deletedIDs.put(r.ID, &r.Namespace)
 	t.wake(topic{id: r.ID})
 }
