@@ -137,7 +137,7 @@ func normalizeArguments(arguments *[]repo.Argument) error {
 			return invalid(at("arguments", i)+".name", "is in the list twice")
 		}
 		argument.Default = bytes.Clone(argument.Default)
-		argument.Min, argument.Max = clonePointer(argument.Min), clonePointer(argument.Max)
+		argument.Min, argument.Max = ClonePointer(argument.Min), ClonePointer(argument.Max)
 		normal[i] = argument
 	}
 	*arguments = normal

@@ -186,7 +186,8 @@ func samePointer[V comparable](a, b *V) bool {
 	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
 
-func clonePointer[V any](p *V) *V {
+// ClonePointer returns a pointer to a copy, or nil.
+func ClonePointer[V any](p *V) *V {
 	if p == nil {
 		return nil
 	}

@@ -33,7 +33,7 @@ func NormalizeSession(view string, s repo.NewSession) (repo.NewSession, error) {
 	if s.ID.IsZero() {
 		s.ID = repo.NewID()
 	}
-	s.Budget = clonePointer(s.Budget)
+	s.Budget = ClonePointer(s.Budget)
 	return s, nil
 }
 

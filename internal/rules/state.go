@@ -137,7 +137,7 @@ func normalizeChange(c *repo.StateChange) error {
 	if err == nil && c.Op == repo.StateSet {
 		err = CheckStateValue("value", c.Value)
 	}
-	c.Value, c.IfVersion = bytes.Clone(c.Value), clonePointer(c.IfVersion)
+	c.Value, c.IfVersion = bytes.Clone(c.Value), ClonePointer(c.IfVersion)
 	return err
 }
 

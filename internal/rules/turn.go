@@ -75,8 +75,8 @@ func NormalizeTurn(view string, turn repo.Turn, named repo.ID) (*Turn, error) {
 	default:
 		sessionID = named
 	}
-	t := &Turn{SessionID: sessionID, Named: isNamed, ID: turn.ID, Given: true, Existing: turn.Existing, Expected: clonePointer(turn.Expected), Fence: turn.Fence}
-	t.After, t.Head = clonePointer(turn.After), clonePointer(turn.Head)
+	t := &Turn{SessionID: sessionID, Named: isNamed, ID: turn.ID, Given: true, Existing: turn.Existing, Expected: ClonePointer(turn.Expected), Fence: turn.Fence}
+	t.After, t.Head = ClonePointer(turn.After), ClonePointer(turn.Head)
 	if len(turn.Messages) == 0 && len(turn.State) == 0 && turn.Usage == nil && turn.After == nil && turn.Action == "" && turn.Open == nil {
 		return nil, invalid("turn", "is empty")
 	}

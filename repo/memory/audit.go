@@ -31,23 +31,22 @@ func (t *tables) record(entry repo.AuditEntry) {
 
 // known reports whether an entry was recorded. Errors: ExistsError.
 func (t *tables) known(entry repo.AuditEntry) (bool, error) {
-	stored := t.entries.get(entry.ID)
 	at, sealed := t.log.byEntry[entry.ID]
-	switch {
-	case stored != nil && rules.SameStored(*stored, entry):
-		return true, nil
-	case stored == nil && !sealed:
-		return false, nil
-	case stored == nil: // pruned, it does not come back
+	var same bool
+	if stored := t.entries.get(entry.ID); stored != nil {
+		same = rules.SameStored(*stored, entry)
+	} else if sealed { // pruned, it does not come back
 		leaf := t.log.leaves[at]
-		kept := repo.AuditEntry{
+		same = rules.SameKept(repo.AuditEntry{
 			OccurredAt: leaf.OccurredAt, Type: leaf.Kept.Type, Namespace: leaf.Kept.Namespace, PlanID: leaf.Kept.PlanID, SessionID: leaf.Kept.SessionID,
-		}
-		if rules.SameKept(kept, entry) {
-			return true, nil
-		}
+		}, entry)
+	} else {
+		return false, nil
 	}
-	return false, &repo.ExistsError{Kind: "audit entry", ID: entry.ID}
+	if !same {
+		return false, &repo.ExistsError{Kind: "audit entry", ID: entry.ID}
+	}
+	return true, nil
 }
 
 // recordEvent records an entry of the store's own, with what it tells of.

@@ -30,13 +30,6 @@ type poisonKey struct {
 	document string
 }
 
-func newSealedLog() *sealedLog {
-	return &sealedLog{
-		identity: repo.NewID(), byEntry: map[repo.ID]int64{},
-		holds: map[heldSubject]auditlog.Hold{}, quarantine: map[poisonKey]auditlog.Poison{},
-	}
-}
-
 // Seal runs fn without the lock: it may read hashes. That nobody else seals
 // meanwhile is what sealing is for.
 func (a auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unsealed, auditlog.HashReader) (auditlog.Seal, error)) (int, error) {
@@ -127,7 +120,7 @@ func (a auditStore) Hashes(ctx context.Context, indexes []int64) ([][32]byte, er
 
 // entry returns a copy of an entry, or nil.
 func (t *tables) entry(id repo.ID) *auditlog.Entry {
-	entry := copyPointer(t.entries.get(id))
+	entry := rules.ClonePointer(t.entries.get(id))
 	if entry != nil {
 		entry.AuditEntry = copyEntry(entry)
 		entry.Salts = slices.Clone(entry.Salts)

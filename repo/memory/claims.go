@@ -70,7 +70,7 @@ func (p plans) Claim(ctx context.Context, claim repo.Claim) ([]repo.ClaimedPlan,
 // claimPlans first ends the claims that have expired in their last attempt.
 func (t *tables) claimPlans(claim repo.Claim) []repo.ClaimedPlan {
 	choice := rules.Choice{Most: claim.Limit}
-	for _, expired := range t.expired(claim) {
+	for _, expired := range t.claims.where(func(c *claimRow) bool { return t.leaseLeft(c.plan) <= 0 && asks(claim, t.plans.get(c.plan).Plan) }) {
 		switch r := t.plans.get(expired.plan); {
 		case r.Attempt >= r.MaxAttempts:
 			t.endClaim(claim, r)
@@ -126,13 +126,6 @@ func (t *tables) startClaim(claim repo.Claim, id repo.ID) repo.ClaimedPlan {
 	t.fence(lease)
 	t.claims.put(id, &claimRow{plan: id, owner: claim.Owner})
 	return repo.ClaimedPlan{Plan: planOf(t.plans.get(id)), Lease: lease}
-}
-
-// expired returns the claims that a claim asks for and that have expired.
-func (t *tables) expired(claim repo.Claim) []*claimRow {
-	return t.claims.where(func(c *claimRow) bool {
-		return t.leaseLeft(c.plan) <= 0 && asks(claim, t.plans.get(c.plan).Plan)
-	})
 }
 
 // leaseEnd is when the lease of a plan ends, or has ended. The zero time: it was released.

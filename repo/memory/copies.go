@@ -5,18 +5,11 @@ import (
 	"slices"
 
 	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
 // These functions copy values before they are stored and before they are returned.
-
-func copyPointer[V any](p *V) *V {
-	if p == nil {
-		return nil
-	}
-	value := *p
-	return &value
-}
 
 // set gives a field another value, if there is one.
 func set[V any](field, value *V) {
@@ -26,7 +19,7 @@ func set[V any](field, value *V) {
 }
 
 func copySession(s repo.Session) repo.Session {
-	s.Metadata, s.Budget = bytes.Clone(s.Metadata), copyPointer(s.Budget)
+	s.Metadata, s.Budget = bytes.Clone(s.Metadata), rules.ClonePointer(s.Budget)
 	return s
 }
 
@@ -49,7 +42,7 @@ func copyDefinition(d repo.ActionDefinition) repo.ActionDefinition {
 	for i := range d.Arguments {
 		argument := &d.Arguments[i]
 		argument.Default = bytes.Clone(argument.Default)
-		argument.Min, argument.Max = copyPointer(argument.Min), copyPointer(argument.Max)
+		argument.Min, argument.Max = rules.ClonePointer(argument.Min), rules.ClonePointer(argument.Max)
 	}
 	return d
 }
@@ -61,7 +54,7 @@ func copyPlan(p repo.Plan) repo.Plan {
 		p.Arguments[i].Value = bytes.Clone(p.Arguments[i].Value)
 	}
 	p.AutomationSnapshot, p.ErrorDetails = bytes.Clone(p.AutomationSnapshot), bytes.Clone(p.ErrorDetails)
-	p.LastCompletedStep = copyPointer(p.LastCompletedStep)
+	p.LastCompletedStep = rules.ClonePointer(p.LastCompletedStep)
 	return p
 }
 

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -98,10 +99,7 @@ func (t *tables) sweepPlans(limit int) (swept int) {
 // isOver reports whether a claim has expired for so long that nobody takes it over. A lease that was
 // released is gone, so the plan's last change stands for that.
 func (t *tables) isOver(c *claimRow, now time.Time) bool {
-	ended := t.plans.get(c.plan).UpdatedAt
-	if lease := t.leases.get(repo.PlanLease(c.plan)); lease != nil {
-		ended = lease.ExpiresAt
-	}
+	ended := cmp.Or(t.leaseEnd(c.plan), t.plans.get(c.plan).UpdatedAt)
 	return !ended.Add(limits.ExpiredGrace).After(now)
 }
 

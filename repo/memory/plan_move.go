@@ -85,7 +85,7 @@ func (p plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress)
 		}
 		changed := *r
 		if progress.CompletedStep != nil {
-			changed.LastCompletedStep = copyPointer(progress.CompletedStep)
+			changed.LastCompletedStep = rules.ClonePointer(progress.CompletedStep)
 		}
 		set(&changed.LastCheckpointID, progress.CheckpointID)
 		changed.UpdatedAt = t.now()

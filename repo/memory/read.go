@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"sort"
@@ -19,21 +18,22 @@ func (s sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapsh
 	snapshot := repo.Snapshot{Sessions: make([]*repo.SessionSnapshot, len(read.IDs))}
 	messages := make([][]*repo.Message, len(read.IDs))
 	err = exec(ctx, s.read, func(t *tables) (err error) {
-		var own, shared []repo.Scope
+		var scopes []repo.Scope
 		for i, id := range read.IDs {
-			if r, missing := s.session(t, id); missing == nil {
-				snapshot.Sessions[i] = &repo.SessionSnapshot{Session: s.snapshot(t, r)}
-				messages[i], snapshot.Sessions[i].Cut = selected(r, read)
-				own = append(own, repo.Scope{SessionID: id})
+			r, missing := s.session(t, id)
+			if missing != nil {
+				continue
+			}
+			snapshot.Sessions[i] = &repo.SessionSnapshot{Session: s.snapshot(t, r)}
+			messages[i], snapshot.Sessions[i].Cut = selected(r, read)
+			if read.State {
+				scopes = append(scopes, repo.Scope{SessionID: id})
 			}
 		}
-		if !read.State {
-			own = nil
-		}
 		for _, name := range read.Scopes {
-			shared = append(shared, repo.Scope{Name: name})
+			scopes = append(scopes, repo.Scope{Name: name})
 		}
-		snapshot.Scopes, err = s.readScopes(t, append(own, shared...))
+		snapshot.Scopes, err = s.readScopes(t, scopes)
 		return err
 	})
 	if err != nil {
@@ -41,23 +41,19 @@ func (s sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapsh
 	}
 	size := 0
 	for i, entry := range snapshot.Sessions {
-		if entry != nil {
-			if read.State {
-				entry.State, snapshot.Scopes = snapshot.Scopes[0], snapshot.Scopes[1:]
-			}
-			selected := each(messages[i], func(m *repo.Message) repo.Message { return without(read, *m) })
-			var taken int
-			taken, size = rules.CutRead(read, len(selected), size, func(i int) int {
-				return len(selected[i].Content) + len(selected[i].Metadata) + len(selected[i].Payload)
-			})
-			entry.Messages = rules.Taken(read, selected, taken)
-			entry.Cut = entry.Cut || taken < len(selected)
-			for m := range entry.Messages {
-				own := &entry.Messages[m]
-				own.SessionID = entry.Session.ID
-				own.Metadata, own.Payload = bytes.Clone(own.Metadata), bytes.Clone(own.Payload)
-			}
+		if entry == nil {
+			continue
 		}
+		if read.State {
+			entry.State, snapshot.Scopes = snapshot.Scopes[0], snapshot.Scopes[1:]
+		}
+		selected := each(messages[i], func(m *repo.Message) *repo.Message { return without(read, *m) })
+		var taken int
+		taken, size = rules.CutRead(read, len(selected), size, func(i int) int {
+			return len(selected[i].Content) + len(selected[i].Metadata) + len(selected[i].Payload)
+		})
+		entry.Messages = copiesOf(entry.Session.ID, rules.Taken(read, selected, taken))
+		entry.Cut = entry.Cut || taken < len(selected)
 	}
 	return snapshot, nil
 }
@@ -86,12 +82,12 @@ func selected(r *sessionRow, read repo.ReadSessions) (messages []*repo.Message, 
 }
 
 // without returns a message with only the fields that are to be read.
-func without(read repo.ReadSessions, m repo.Message) repo.Message {
+func without(read repo.ReadSessions, m repo.Message) *repo.Message {
 	if read.WithoutContent {
 		m.Content = ""
 	}
 	if read.WithoutPayload {
 		m.Payload = nil
 	}
-	return m
+	return &m
 }

@@ -94,7 +94,7 @@ func (s sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpd
 			r.Metadata = bytes.Clone(metadata)
 		}
 		if update.Budget != nil || update.RemoveBudget {
-			r.Budget = copyPointer(update.Budget)
+			r.Budget = rules.ClonePointer(update.Budget)
 		}
 		r.Version++
 		return s.snapshot(t, r), nil

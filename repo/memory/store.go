@@ -80,7 +80,10 @@ func New() *Store { return NewWith(Options{}) }
 
 // NewWith returns an empty store with options.
 func NewWith(options Options) *Store {
-	return open(&tables{data: data{log: newSealedLog()}, core: &core{
+	log := &sealedLog{
+		identity: repo.NewID(), byEntry: map[repo.ID]int64{}, holds: map[heldSubject]auditlog.Hold{}, quarantine: map[poisonKey]auditlog.Poison{},
+	}
+	return open(&tables{data: data{log: log}, core: &core{
 		clock: options.Clock, turn: make(chan struct{}, 1), served: map[string]int64{}, watches: map[topic]*watch{},
 		leaseWaits: map[repo.LeaseKey][]*leaseWait{},
 	}}, options)

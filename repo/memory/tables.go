@@ -50,15 +50,15 @@ type data struct {
 	log *sealedLog
 }
 
-// tables returns the tables, always in one order.
-func (d *data) tables() []interface {
+// overlaid is a table of any kind.
+type overlaid interface {
 	over(base any)
 	commit()
-} {
-	return []interface {
-		over(base any)
-		commit()
-	}{
+}
+
+// tables returns the tables, always in one order.
+func (d *data) tables() []overlaid {
+	return []overlaid{
 		&d.sessions, &d.byKey, &d.deletedIDs, &d.importers, &d.holds, &d.actions, &d.plans, &d.planKeys, &d.queue, &d.claims, &d.limits,
 		&d.scopes, &d.leases, &d.streams, &d.streamKeys, &d.entries,
 	}
