@@ -62,11 +62,8 @@ func (a audit) Record(ctx context.Context, entries ...repo.AuditEntry) error {
 
 func (a audit) record(ctx context.Context, entries []repo.AuditEntry) (auditlog.Recorded, error) {
 	entries, err := rules.NormalizeEntries(a.options.view, a.tables.dated(entries))
-	if err != nil {
-		return auditlog.Recorded{}, err
-	}
-	distinct, err := rules.DistinctEntries(entries)
-	return run(ctx, unless(err, a.write), func(t *tables) (auditlog.Recorded, error) {
+	distinct, twice := rules.DistinctEntries(entries)
+	return run(ctx, unless(cmp.Or(err, twice), a.write), func(t *tables) (auditlog.Recorded, error) {
 		var unknown []repo.AuditEntry
 		for _, entry := range distinct {
 			known, err := t.known(entry)
@@ -136,11 +133,9 @@ func (a audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (c
 	if is, err := rules.SelectsInView(a.options.view, &filter.Namespace); !is {
 		return 0, false, err
 	}
-	if filter, err = rules.NormalizeAuditFilter(filter); err != nil {
-		return 0, false, err
-	}
+	filter, wrong := rules.NormalizeAuditFilter(filter)
 	limit, err = rules.CheckCount(limit)
-	found, err := run(ctx, unless(err, a.read), func(t *tables) (int, error) { return len(t.selected(filter)), nil })
+	found, err := run(ctx, unless(cmp.Or(wrong, err), a.read), func(t *tables) (int, error) { return len(t.selected(filter)), nil })
 	return int64(min(found, limit)), found > limit, err
 }
 

@@ -33,9 +33,6 @@ type poisonKey struct {
 // Seal runs fn without the lock: it may read hashes. That nobody else seals
 // meanwhile is what sealing is for.
 func (a auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unsealed, auditlog.HashReader) (auditlog.Seal, error)) (int, error) {
-	if err := rules.CheckSealLimit(limit); err != nil {
-		return 0, err
-	}
 	unsealed, err := a.beginSeal(ctx, limit)
 	if err != nil {
 		return 0, err
@@ -74,7 +71,7 @@ func (a auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unseal
 }
 
 func (a auditStore) beginSeal(ctx context.Context, limit int) (auditlog.Unsealed, error) {
-	return run(ctx, a.read, func(t *tables) (auditlog.Unsealed, error) {
+	return run(ctx, unless(rules.CheckSealLimit(limit), a.read), func(t *tables) (auditlog.Unsealed, error) {
 		if t.sealing {
 			return auditlog.Unsealed{}, fmt.Errorf("%w: another sealer is at work", repo.ErrContention)
 		}

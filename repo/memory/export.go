@@ -106,11 +106,8 @@ func readSession(ctx context.Context, source io.Reader) (*sessionRow, *scopeRow,
 		return nil
 	}
 	for {
-		if err := ctx.Err(); err != nil {
-			return nil, nil, err
-		}
 		m, err := reader.Next()
-		if errors.Is(err, io.EOF) {
+		if err = cmp.Or(ctx.Err(), err); errors.Is(err, io.EOF) {
 			r.planIDs = reader.LinkedPlans()
 			state.version = reader.StateVersion()
 			r.follows = reader.History().Head

@@ -7,19 +7,13 @@ import (
 
 // fence tells the session or plan that a lease names of its token.
 func (t *tables) fence(lease repo.Lease) {
-	id, err := repo.ParseID(lease.Key.Name)
-	if err != nil {
-		return
-	}
-	switch lease.Key.Kind {
-	case repo.LeaseOfSession:
-		if r := t.sessions.get(id); r != nil && r.fence < lease.Fence {
-			t.editSession(id).fence = lease.Fence
-		}
-	case repo.LeaseOfPlan:
-		if r := t.plans.get(id); r != nil && r.fence < lease.Fence {
-			t.putFence(r, lease.Fence)
-		}
+	id, _ := repo.ParseID(lease.Key.Name) // or zero, which nothing has
+	session, plan := t.sessions.get(id), t.plans.get(id)
+	switch {
+	case lease.Key.Kind == repo.LeaseOfSession && session != nil && session.fence < lease.Fence:
+		t.editSession(id).fence = lease.Fence
+	case lease.Key.Kind == repo.LeaseOfPlan && plan != nil && plan.fence < lease.Fence:
+		t.putFence(plan, lease.Fence)
 	}
 }
 

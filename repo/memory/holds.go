@@ -34,10 +34,8 @@ func (t *tables) heldPlan(r *planRow) bool {
 
 func (s sessions) Hold(ctx context.Context, hold repo.LegalHold) error {
 	return exec(ctx, unless(rules.CheckLegalHold(s.options.view, hold, false), s.write), func(t *tables) error {
-		if !hold.SessionID.IsZero() {
-			if _, err := s.session(t, hold.SessionID); err != nil {
-				return err
-			}
+		if _, err := s.session(t, hold.SessionID); err != nil && !hold.SessionID.IsZero() {
+			return err
 		}
 		hold.CreatedAt = t.now()
 		if place := rules.PlaceOfHold(hold); t.holds.get(place) == nil {

@@ -5,10 +5,54 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
+
+// Append does what a turn of nothing but messages does, with less work. It checks, copies and compares outside of the lock.
+func (s sessions) Append(ctx context.Context, sessionID repo.ID, messages ...repo.NewMessage) ([]repo.Message, error) {
+	given, repeatable, err := rules.NormalizeMessages(messages)
+	if err != nil {
+		return nil, err
+	}
+	s.counter().Add(given)
+	added := messagesOf(sessionID, given, time.Time{})
+	known, err := runOn(ctx, s.write, s.editSession, sessionID, func(t *tables, r *sessionRow) ([]*repo.Message, error) {
+		if repeatable {
+			if known := r.stored(added); known != nil {
+				return known, nil
+			}
+		}
+		err := t.fenceOf(r, 0).Check(0)
+		if err == nil {
+			now := t.now()
+			for i := range added {
+				added[i].CreatedAt = now
+			}
+			r.add(added)
+			r.touch(now)
+		}
+		return nil, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if known == nil {
+		return each(added, func(m repo.Message) repo.Message { return copyMessage(&m) }), nil
+	}
+	found := each(known, copyMessage)
+	if err := rules.AppendConflict(sessionID, given, found); err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// messagesOf returns messages as they are stored. They share one allocation, since they are stored and deleted together.
+func messagesOf(sessionID repo.ID, given []repo.NewMessage, now time.Time) []repo.Message {
+	return each(given, func(m repo.NewMessage) repo.Message { return rules.StoredMessage(m, sessionID, 0, now) }) // normalized: a copy already
+}
 
 func (s sessions) Message(ctx context.Context, sessionID, id repo.ID) (repo.Message, error) {
 	return runOn(ctx, s.read, s.session, sessionID, func(_ *tables, r *sessionRow) (repo.Message, error) {
@@ -76,12 +120,8 @@ const streamChunk = 256
 
 func (s sessions) Messages(ctx context.Context, sessionID repo.ID, first int64) iter.Seq2[repo.Message, error] {
 	return func(yield func(repo.Message, error) bool) {
-		if err := rules.CheckSequence("from", first); err != nil {
-			yield(repo.Message{}, err)
-			return
-		}
 		for next := first; ; {
-			chunk, err := runOn(ctx, s.read, s.session, sessionID, func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
+			chunk, err := runOn(ctx, unless(rules.CheckSequence("from", first), s.read), s.session, sessionID, func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
 				all := r.transcript()
 				rest := from(all, next)
 				if before := all[:len(all)-len(rest)]; next > first && (len(before) == 0 || before[len(before)-1].Sequence != next-1) {

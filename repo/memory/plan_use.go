@@ -12,12 +12,10 @@ import (
 // Use checks and writes under one lock.
 func (p plans) Use(ctx context.Context, action string, use repo.UseAction) (repo.Plan, error) {
 	name, use, err := rules.NormalizeUse(p.options.view, action, use)
-	return run(ctx, unless(err, p.write), func(t *tables) (_ repo.Plan, err error) {
-		var session *sessionRow
-		if !use.SessionID.IsZero() {
-			if session, err = p.editSession(t, use.SessionID); err != nil {
-				return repo.Plan{}, err
-			}
+	return run(ctx, unless(err, p.write), func(t *tables) (repo.Plan, error) {
+		session, err := p.editSession(t, use.SessionID)
+		if err != nil && !use.SessionID.IsZero() {
+			return repo.Plan{}, err
 		}
 		known := t.usedPlan(name, use)
 		if known == nil {

@@ -107,12 +107,11 @@ func (r remover) HeldFork(ctx context.Context, owner string, namespaces []string
 
 func (r remover) Made(ctx context.Context, sessions []repo.ID) ([]repo.ID, error) {
 	return run(ctx, r.read, func(t *tables) (made []repo.ID, err error) {
-		for _, p := range t.plans.where(func(p *planRow) bool { return !p.SessionID.IsZero() && slices.Contains(sessions, p.SessionID) }) {
-			made = append(made, p.ID)
-		}
-		for i := 0; i < len(made); i++ {
-			for _, p := range t.plans.where(func(p *planRow) bool { return p.ParentID == made[i] && !slices.Contains(made, p.ID) }) {
-				made = append(made, p.ID)
+		for _, top := range t.plans.where(func(p *planRow) bool { return !p.SessionID.IsZero() && slices.Contains(sessions, p.SessionID) }) {
+			for _, p := range t.below(top) {
+				if !slices.Contains(made, p.ID) {
+					made = append(made, p.ID)
+				}
 			}
 		}
 		return made, nil

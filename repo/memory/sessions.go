@@ -26,9 +26,13 @@ func (s sessions) recordSession(t *tables, now time.Time, entry repo.AuditEntry)
 	}
 }
 
-// insert stores a session that is made, and records that.
+// insert stores a session whose id and key are not taken, and records that.
 func (s sessions) insert(t *tables, r *sessionRow, now time.Time, details string) repo.Session {
-	t.insertSession(r)
+	t.sessions.put(r.ID, r)
+	if r.Key != "" {
+		t.byKey.put(r.sessionKey(), &r.ID)
+	}
+	t.wake(topic{id: r.ID})
 	s.recordSession(t, now, repo.AuditEntry{
 		Type: events.SessionCreated, Namespace: r.Namespace, Actor: r.Actor, SessionID: r.ID, Details: json.RawMessage(details),
 	})

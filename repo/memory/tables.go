@@ -122,15 +122,6 @@ func (t *tables) newSession(new repo.NewSession, now time.Time) (*sessionRow, er
 	return &sessionRow{Session: copySession(rules.StoredSession(new, now, now))}, nil
 }
 
-// insertSession adds a session whose id and key are not taken.
-func (t *tables) insertSession(r *sessionRow) {
-	t.sessions.put(r.ID, r)
-	if r.Key != "" {
-		t.byKey.put(r.sessionKey(), &r.ID)
-	}
-	t.wake(topic{id: r.ID})
-}
-
 func (t *tables) removeSession(r *sessionRow) {
 	t.sessions.remove(r.ID)
 	unname(&t.byKey, r.sessionKey(), r.ID)

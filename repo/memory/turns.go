@@ -138,10 +138,8 @@ func (s sessions) again(t *tables, turn *rules.Turn, r *sessionRow, known []*rep
 	if turn.ID != "" {
 		return s.repeated(t, turn, stored.messages(r), stored.plan), true, nil
 	}
-	if err := rules.AppendConflict(turn.SessionID, turn.Messages, each(known, copyMessage)); err != nil {
-		return result, true, err
-	}
-	return s.repeated(t, turn, known, repo.ID{}), true, nil
+	result = s.repeated(t, turn, known, repo.ID{})
+	return result, true, rules.AppendConflict(turn.SessionID, turn.Messages, result.Messages)
 }
 
 // addTurn adds the messages of a turn, moves the head, and keeps the turn's key.
