@@ -73,20 +73,13 @@ func checkDelay(field string, d time.Duration) error {
 }
 
 func checkTags(tags []string) error {
-	if err := checkEntries("tags", len(tags), limits.MaxTags); err != nil {
-		return err
-	}
-	for i, tag := range tags {
-		err := cmp.Or(
-			invalidIf(tag == "", at("tags", i), "is empty"),
-			checkNames(name{at("tags", i), tag}),
-			invalidIf(slices.Contains(tags[:i], tag), at("tags", i), "is in the list twice"),
+	return checkEach("tags", len(tags), limits.MaxTags, func(field string, i int) error {
+		return cmp.Or(
+			invalidIf(tags[i] == "", field, "is empty"),
+			checkNames(name{field, tags[i]}),
+			invalidIf(slices.Contains(tags[:i], tags[i]), field, "is in the list twice"),
 		)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 // normalizePhases replaces all of the phases by none.
@@ -109,15 +102,9 @@ func normalizePhases(phases *[]repo.Phase) error {
 }
 
 func checkInvariants(invariants []string) error {
-	if err := checkEntries("invariants", len(invariants), limits.MaxInvariants); err != nil {
-		return err
-	}
-	for i, text := range invariants {
-		if err := checkInvariant(at("invariants", i), text); err != nil {
-			return err
-		}
-	}
-	return nil
+	return checkEach("invariants", len(invariants), limits.MaxInvariants, func(field string, i int) error {
+		return checkInvariant(field, invariants[i])
+	})
 }
 
 func checkInvariant(field, text string) error {
@@ -125,23 +112,16 @@ func checkInvariant(field, text string) error {
 }
 
 func normalizeArguments(arguments *[]repo.Argument) error {
-	if err := checkEntries("arguments", len(*arguments), limits.MaxArguments); err != nil {
-		return err
-	}
-	normal := make([]repo.Argument, len(*arguments))
-	for i, argument := range *arguments {
-		if err := checkArgument(argument); err != nil {
-			return within(at("arguments", i)+".", err)
-		}
-		if slices.ContainsFunc(normal[:i], func(other repo.Argument) bool { return other.Name == argument.Name }) {
-			return invalid(at("arguments", i)+".name", "is in the list twice")
-		}
+	normal := orEmpty(*arguments)
+	*arguments = normal
+	return checkEach("arguments", len(normal), limits.MaxArguments, func(field string, i int) error {
+		argument := &normal[i]
+		twice := slices.ContainsFunc(normal[:i], func(other repo.Argument) bool { return other.Name == argument.Name })
+		err := cmp.Or(checkArgument(*argument), invalidIf(twice, "name", "is in the list twice"))
 		argument.Default = bytes.Clone(argument.Default)
 		argument.Min, argument.Max = ClonePointer(argument.Min), ClonePointer(argument.Max)
-		normal[i] = argument
-	}
-	*arguments = normal
-	return nil
+		return within(field+".", err)
+	})
 }
 
 // argumentName matches names that a template can use for a field.

@@ -53,16 +53,15 @@ const (
 	maxAuditYear = 2100
 )
 
+const notEvent = "is not an event type, or not registered"
+
 func checkEventType(field string, t string) error {
-	return invalidIf(!events.Known(t), field, "is not an event type, or not registered")
+	return invalidIf(!events.Known(t), field, notEvent)
 }
 
 // NormalizeEntries checks a batch of entries and returns it as it is recorded.
 func NormalizeEntries(view string, entries []repo.AuditEntry) ([]repo.AuditEntry, error) {
-	if len(entries) == 0 {
-		return nil, invalid("entries", "is empty")
-	}
-	if err := checkEntries("entries", len(entries), repo.MaxBatchMessages); err != nil {
+	if err := checkBatch("entries", len(entries)); err != nil {
 		return nil, err
 	}
 	normal, size := make([]repo.AuditEntry, len(entries)), 0
@@ -170,12 +169,8 @@ func DistinctEntries(entries []repo.AuditEntry) ([]repo.AuditEntry, error) {
 
 // NormalizeAuditFilter checks the filter.
 func NormalizeAuditFilter(f repo.AuditFilter) (repo.AuditFilter, error) {
-	if f.Type != "" {
-		if err := checkEventType("type", f.Type); err != nil {
-			return f, err
-		}
-	}
 	err := cmp.Or(
+		invalidIf(f.Type != "" && !events.Known(f.Type), "type", notEvent),
 		checkNames(name{"namespace", f.Namespace}, name{"actor", f.Actor}, name{"user", f.User}, name{"project", f.Project}),
 		normalizeTime("occurred_from", &f.OccurredFrom),
 		normalizeTime("occurred_before", &f.OccurredBefore),
@@ -193,14 +188,13 @@ func Selects(f repo.AuditFilter, e repo.AuditEntry) bool {
 
 // NormalizePrune checks the prune and returns it as it is carried out.
 func NormalizePrune(p auditlog.Prune) (auditlog.Prune, error) {
-	if p.Before.IsZero() {
-		return p, invalid("before", "is not set")
-	}
-	if err := normalizeTime("before", &p.Before); err != nil {
+	err := cmp.Or(
+		invalidIf(p.Before.IsZero(), "before", "is not set"),
+		normalizeTime("before", &p.Before),
+		invalidIf(p.Types != nil && len(p.Types) == 0, "types", "is an empty list: nil means all"),
+	)
+	if err != nil {
 		return p, err
-	}
-	if p.Types != nil && len(p.Types) == 0 {
-		return p, invalid("types", "is an empty list: nil means all")
 	}
 	p.Types = slices.Clone(p.Types)
 	for i, t := range p.Types {

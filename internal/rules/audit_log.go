@@ -65,10 +65,7 @@ func PruneEntry(prune auditlog.Prune, holds []auditlog.Hold) (repo.AuditEntry, e
 
 // CheckSealLimit checks the maximum number of entries of a seal.
 func CheckSealLimit(limit int) error {
-	if limit < 1 || limit > auditlog.MaxSealEntries {
-		return invalid("limit", "is not between 1 and %d", auditlog.MaxSealEntries)
-	}
-	return nil
+	return invalidIf(limit < 1 || limit > auditlog.MaxSealEntries, "limit", "is not between 1 and %d", auditlog.MaxSealEntries)
 }
 
 // SealTakes reports whether a seal takes an entry that brings it to so many
@@ -78,8 +75,6 @@ func SealTakes(entries int, bytes int64) bool { return entries == 1 || bytes <= 
 // CheckSeal checks the seal that a sealer made of the entries that it was given.
 func CheckSeal(unsealed auditlog.Unsealed, seal auditlog.Seal) error {
 	entries := len(unsealed.Entries)
-	if len(seal.Leaves) != entries || len(seal.Hidden) != entries || seal.Checkpoint.Size != unsealed.Size+int64(entries) {
-		return invalid("seal", "does not have a leaf for each entry and a checkpoint of them all")
-	}
-	return nil
+	whole := len(seal.Leaves) == entries && len(seal.Hidden) == entries && seal.Checkpoint.Size == unsealed.Size+int64(entries)
+	return invalidIf(!whole, "seal", "does not have a leaf for each entry and a checkpoint of them all")
 }

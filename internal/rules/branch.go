@@ -133,8 +133,6 @@ func ImportForked(id repo.ID) error {
 
 // NormalizeFork checks what Fork is given, and returns the session as it is stored.
 func NormalizeFork(view string, at int64, session repo.NewSession) (repo.NewSession, error) {
-	if err := CheckSequence("at", at); err != nil {
-		return session, err
-	}
-	return NormalizeSession(view, session)
+	session, err := NormalizeSession(view, session)
+	return session, cmp.Or(CheckSequence("at", at), err)
 }

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,10 +52,8 @@ func CheckLimit(limit int) (int, error) {
 // CheckPage checks the sequence at which a page begins, which is in field, and its
 // limit, as CheckLimit does.
 func CheckPage(field string, sequence int64, limit int) (int, error) {
-	if err := CheckSequence(field, sequence); err != nil {
-		return 0, err
-	}
-	return CheckLimit(limit)
+	limit, err := CheckLimit(limit)
+	return limit, cmp.Or(CheckSequence(field, sequence), err)
 }
 
 // CheckCount checks a count's limit, and replaces zero by the default.
@@ -78,11 +77,11 @@ func invalid(field, reason string, args ...any) error {
 
 // invalidIf returns an InvalidError if bad is true, and nil otherwise, so that
 // cmp.Or can combine several checks.
-func invalidIf(bad bool, field, reason string) error {
+func invalidIf(bad bool, field, reason string, args ...any) error {
 	if !bad {
 		return nil
 	}
-	return invalid(field, reason)
+	return invalid(field, reason, args...)
 }
 
 // within prefixes the field of err, which is nil or an error of this package's own
@@ -130,10 +129,21 @@ func checkText(field, value string, maxBytes int) error {
 
 // checkEntries checks the number of entries of the list in field.
 func checkEntries(field string, entries, most int) error {
-	if entries > most {
-		return invalid(field, "has %d entries, more than %d", entries, most)
+	return invalidIf(entries > most, field, "has %d entries, more than %d", entries, most)
+}
+
+// checkEach checks the number of entries of the list in field, and then each of them.
+func checkEach(field string, entries, most int, check func(field string, i int) error) error {
+	err := checkEntries(field, entries, most)
+	for i := 0; err == nil && i < entries; i++ {
+		err = check(at(field, i), i)
 	}
-	return nil
+	return err
+}
+
+// checkBatch checks the number of entries of a batch.
+func checkBatch(field string, entries int) error {
+	return cmp.Or(invalidIf(entries == 0, field, "is empty"), checkEntries(field, entries, repo.MaxBatchMessages))
 }
 
 // normalizeObject replaces the caller's JSON by a copy, and nil by an empty object.
@@ -160,10 +170,7 @@ func normalizeTime(field string, t *time.Time) error {
 		return nil
 	}
 	*t = t.UTC().Truncate(time.Microsecond)
-	if year := t.Year(); year < 1 || year > 9999 {
-		return invalid(field, "is not between the years 1 and 9999")
-	}
-	return nil
+	return invalidIf(t.Year() < 1 || t.Year() > 9999, field, "is not between the years 1 and 9999")
 }
 
 // difference reports whether the values of a field differ.

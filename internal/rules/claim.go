@@ -22,7 +22,7 @@ func NormalizeClaim(view string, c repo.Claim) (repo.Claim, error) {
 		normalizeClaimNames(view, "namespaces", &c.Namespaces),
 		normalizeClaimActions(view, &c.Actions, c.AllNamespaces),
 		normalizeClaimPhases(&c.Phases),
-		invalidIf(c.Limit < 0 || c.Limit > limits.MaxClaimedPlans, "limit", fmt.Sprintf("is not between 1 and %d", limits.MaxClaimedPlans)),
+		invalidIf(c.Limit < 0 || c.Limit > limits.MaxClaimedPlans, "limit", "is not between 1 and %d", limits.MaxClaimedPlans),
 		invalidIf(c.Finish < 0, "finish", "is negative"),
 	)
 	if err != nil {
@@ -104,7 +104,7 @@ func NormalizeLimit(view string, l repo.PlanLimit) (repo.PlanLimit, error) {
 	err = cmp.Or(
 		err,
 		checkNames(name{"namespace", l.Namespace}),
-		invalidIf(l.AtOnce > limits.MaxAtOnce, "at_once", fmt.Sprintf("is more than %d", limits.MaxAtOnce)),
+		invalidIf(l.AtOnce > limits.MaxAtOnce, "at_once", "is more than %d", limits.MaxAtOnce),
 	)
 	if err != nil || l.Action == "" {
 		return l, err
@@ -116,7 +116,7 @@ func NormalizeLimit(view string, l repo.PlanLimit) (repo.PlanLimit, error) {
 
 // CheckSweep checks the limit of a sweep, and replaces zero by the default.
 func CheckSweep(limit int) (int, error) {
-	return cmp.Or(limit, limits.DefaultSweep), invalidIf(limit < 0 || limit > limits.MaxSweep, "limit", fmt.Sprintf("is not between 1 and %d", limits.MaxSweep))
+	return cmp.Or(limit, limits.DefaultSweep), invalidIf(limit < 0 || limit > limits.MaxSweep, "limit", "is not between 1 and %d", limits.MaxSweep)
 }
 
 // IsBusy reports whether a plan is queued or processing, so that it cannot be deleted.
@@ -166,7 +166,7 @@ func Overdue(p repo.Plan) (_ repo.Plan, reason string) {
 // LimitList checks a page of limits, which are ordered by namespace and action. Those of a view are another list.
 func LimitList(view string, page repo.Page) (List[struct{}, string, repo.PlanLimit], error) {
 	placeOf := func(last repo.PlanLimit) string { return last.Namespace + "\x00" + last.Action }
-	return newList(struct{}{}, page, "\x00", placeOf, texts, InView(view, "plan limits"))
+	return newList(nil, struct{}{}, page, "\x00", placeOf, texts, InView(view, "plan limits"))
 }
 
 // CannotWait is the error of waiting for plans or a lease in a transaction.

@@ -99,7 +99,7 @@ func CheckLegalHold(view string, h repo.LegalHold, releasing bool) error {
 
 // HoldList checks a page of holds, or those of a view, whose places are those of holds without anything else.
 func HoldList(view string, page repo.Page) (List[struct{}, repo.LegalHold, repo.LegalHold], error) {
-	return newList(struct{}{}, page, repo.LegalHold{}, PlaceOfHold, codec[repo.LegalHold]{
+	return newList(nil, struct{}{}, page, repo.LegalHold{}, PlaceOfHold, codec[repo.LegalHold]{
 		func(h repo.LegalHold, list ...string) string {
 			return texts.encode(h.SessionID.String()+h.Namespace+"\x00"+h.Owner, list...)
 		},

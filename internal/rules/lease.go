@@ -74,10 +74,7 @@ func OpenSlots(l repo.NewLease, held map[repo.LeaseKey]repo.Lease) (open []repo.
 // NormalizeTTL checks how long a lease is to last, and replaces zero by the default.
 func NormalizeTTL(ttl time.Duration) (time.Duration, error) {
 	ttl = cmp.Or(ttl, limits.DefaultLeaseTTL).Truncate(time.Microsecond)
-	if ttl < repo.MinLeaseTTL || ttl > repo.MaxLeaseTTL {
-		return 0, invalid("ttl", "is not between %v and %v", repo.MinLeaseTTL, repo.MaxLeaseTTL)
-	}
-	return ttl, nil
+	return ttl, invalidIf(ttl < repo.MinLeaseTTL || ttl > repo.MaxLeaseTTL, "ttl", "is not between %v and %v", repo.MinLeaseTTL, repo.MaxLeaseTTL)
 }
 
 // CheckLease checks a lease that is to be renewed or released.
@@ -155,15 +152,10 @@ func LeaseList(view string, f repo.LeaseFilter, page repo.Page) (list List[repo.
 		checkNames(name{"kind", f.Kind}),
 		checkText("name", f.Name, limits.MaxLeaseNameBytes),
 		checkText("owner", f.Owner, limits.MaxUserIDBytes),
+		invalidIf(f.Held && f.Expired, "expired", "is set together with held"),
 	)
-	if err != nil {
-		return list, err
-	}
-	if f.Held && f.Expired {
-		return list, invalid("expired", "is set together with held")
-	}
 	placeOf := func(last repo.Lease) repo.LeaseKey { return last.Key }
-	return newList(f, page, repo.LeaseKey{}, placeOf, leaseKeys,
+	return newList(err, f, page, repo.LeaseKey{}, placeOf, leaseKeys,
 		InView(view, "leases"), f.Kind, f.Name, f.Owner, strconv.FormatBool(f.Held), strconv.FormatBool(f.Expired))
 }
 

@@ -49,26 +49,16 @@ func phasesOf(phases []repo.Phase) []repo.Phase {
 // lifecycle has every allowed transition of plans with all phases: all others are refused. Where a stage
 // leads to itself, the plan is already there and stays unchanged.
 var lifecycle = map[repo.Transition]map[repo.Stage]repo.Stage{
-	repo.TransitionStart: {
-		strategizeQueued: strategizeProcessing,
-		executeQueued:    executeProcessing,
-		applyQueued:      applyProcessing,
-	},
+	repo.TransitionStart: inEach(repo.PlanQueued, repo.PlanProcessing),
 	repo.TransitionComplete: {
 		strategizeProcessing: strategizeComplete,
 		executeProcessing:    executeComplete,
 		applyProcessing:      applyApplied,
 	},
-	repo.TransitionFail: {
-		strategizeProcessing: strategizeErrored,
-		executeProcessing:    executeErrored,
-		applyProcessing:      applyErrored,
-	},
-	repo.TransitionExecute: reach(strategizeComplete, executeQueued),
-	repo.TransitionApply:   reach(executeComplete, applyQueued),
-	repo.TransitionConstrain: {
-		applyProcessing: applyConstrained,
-	},
+	repo.TransitionFail:      inEach(repo.PlanProcessing, repo.PlanErrored),
+	repo.TransitionExecute:   reach(strategizeComplete, executeQueued),
+	repo.TransitionApply:     reach(executeComplete, applyQueued),
+	repo.TransitionConstrain: {applyProcessing: applyConstrained},
 	repo.TransitionRevert: {
 		strategizeErrored: strategizeQueued,
 		executeQueued:     strategizeQueued,
@@ -83,11 +73,7 @@ var lifecycle = map[repo.Transition]map[repo.Stage]repo.Stage{
 		applyCancelled:    strategizeQueued,
 		applyConstrained:  strategizeQueued,
 	},
-	repo.TransitionResume: {
-		strategizeErrored: strategizeQueued,
-		executeErrored:    executeQueued,
-		applyErrored:      applyQueued,
-	},
+	repo.TransitionResume: inEach(repo.PlanErrored, repo.PlanQueued),
 	repo.TransitionCancel: {
 		strategizeQueued:     strategizeCancelled,
 		strategizeProcessing: strategizeCancelled,
@@ -103,18 +89,19 @@ var lifecycle = map[repo.Transition]map[repo.Stage]repo.Stage{
 		applyErrored:         applyCancelled,
 		applyConstrained:     applyCancelled,
 	},
-	repo.TransitionSnooze: {
-		strategizeProcessing: strategizeQueued,
-		executeProcessing:    executeQueued,
-		applyProcessing:      applyQueued,
-	},
+	repo.TransitionSnooze: inEach(repo.PlanProcessing, repo.PlanQueued),
 	// Only a claim makes it. After the last attempt the phase is errored instead: see
 	// Expired.
-	repo.TransitionExpire: {
-		strategizeProcessing: strategizeQueued,
-		executeProcessing:    executeQueued,
-		applyProcessing:      applyQueued,
-	},
+	repo.TransitionExpire: inEach(repo.PlanProcessing, repo.PlanQueued),
+}
+
+// inEach returns a transition from a state to another one of the same phase.
+func inEach(from, to repo.PlanState) map[repo.Stage]repo.Stage {
+	stages := map[repo.Stage]repo.Stage{}
+	for _, phase := range allPhases {
+		stages[repo.Stage{Phase: phase, State: from}] = repo.Stage{Phase: phase, State: to}
+	}
+	return stages
 }
 
 // reach returns a transition that leaves a plan unchanged at the stage to and after

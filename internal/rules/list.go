@@ -46,16 +46,17 @@ var (
 // lastID is the largest id, before which lists begin. No ULID that is generated has this value.
 var lastID = repo.ID([]byte(strings.Repeat("\xff", len(repo.ID{}))))
 
-// newList checks a page. A cursor is accepted only by the list that issued it: key
+// newList checks a page, unless the filter is wrong. A cursor is accepted only by the list that issued it: key
 // identifies the list, with all values of its filter.
 func newList[Filter, Place, Entity any](
-	filter Filter, page repo.Page, first Place, placeOf func(Entity) Place, codec codec[Place], key ...string,
+	wrong error, filter Filter, page repo.Page, first Place, placeOf func(Entity) Place, codec codec[Place], key ...string,
 ) (List[Filter, Place, Entity], error) {
 	list := List[Filter, Place, Entity]{Filter: filter, After: first}
-	var err error
-	if list.Limit, err = CheckLimit(page.Limit); err != nil {
+	limit, err := CheckLimit(page.Limit)
+	if err = cmp.Or(wrong, err); err != nil {
 		return list, err
 	}
+	list.Limit = limit
 	if page.After != "" {
 		if list.After, err = codec.decode(page.After, key...); err != nil {
 			return list, invalid("page.after", "%s", err)
@@ -117,15 +118,12 @@ func SessionList(f repo.SessionFilter, page repo.Page) (list List[repo.SessionFi
 		normalizeTime("created_from", &f.CreatedFrom),
 		normalizeTime("created_before", &f.CreatedBefore),
 	)
-	if err != nil {
-		return list, err
-	}
 	placeOf := func(last repo.Session) Place { return Place{CreatedAt: last.CreatedAt, ID: last.ID} }
 	key := []string{"sessions", f.Namespace, f.Actor, f.CreatedFrom.String(), f.CreatedBefore.String()}
 	if f.Owner != "" { // without one, cursors are those of libraries that know no owner
 		key = append(key, f.Owner)
 	}
-	return newList(f, page, Place{CreatedAt: endOfTime}, placeOf, places, key...)
+	return newList(err, f, page, Place{CreatedAt: endOfTime}, placeOf, places, key...)
 }
 
 // checkListOwner does not take an owner that is not given for any owner.
@@ -157,11 +155,8 @@ func ActiveSessionList(f repo.SessionFilter, page repo.Page) (list List[repo.Ses
 		invalidIf(!f.CreatedFrom.IsZero(), "created_from", only),
 		invalidIf(!f.CreatedBefore.IsZero(), "created_before", only),
 	)
-	if err != nil {
-		return list, err
-	}
 	placeOf := func(last ActiveSession) Place { return last.Place }
-	return newList(f, page, Place{CreatedAt: endOfTime}, placeOf, places, "active sessions", f.Namespace, f.Owner)
+	return newList(err, f, page, Place{CreatedAt: endOfTime}, placeOf, places, "active sessions", f.Namespace, f.Owner)
 }
 
 // IdleSessionList checks a page of idle sessions.
@@ -178,11 +173,8 @@ func IdleSessionList(f repo.SessionFilter, page repo.Page) (list List[repo.Sessi
 		invalidIf(!f.CreatedBefore.IsZero(), "created_before", only),
 		normalizeTime("idle_since", &f.IdleSince),
 	)
-	if err != nil {
-		return list, err
-	}
 	placeOf := func(last ActiveSession) Place { return last.Place }
-	return newList(f, page, Place{}, placeOf, places, "idle sessions", f.Namespace, f.IdleSince.String())
+	return newList(err, f, page, Place{}, placeOf, places, "idle sessions", f.Namespace, f.IdleSince.String())
 }
 
 // ActivePage returns the sessions of a page by activity.
@@ -196,7 +188,7 @@ func ActivePage(active repo.List[ActiveSession], err error) (repo.List[repo.Sess
 
 // NamespaceList checks a page of namespaces.
 func NamespaceList(page repo.Page) (List[struct{}, string, string], error) {
-	return newList(struct{}{}, page, "", func(last string) string { return last }, texts, "namespaces")
+	return newList(nil, struct{}{}, page, "", func(last string) string { return last }, texts, "namespaces")
 }
 
 // ActionList checks a page of actions, which are ordered by name.
@@ -213,14 +205,9 @@ func ActionList(f repo.ActionFilter, page repo.Page) (list List[repo.ActionFilte
 			return list, invalid(part.field, "is not part of an action's name")
 		}
 	}
-	if f.Available && f.Archived {
-		return list, invalid("archived", "is set together with available")
-	}
-	if err := checkNames(name{"tag", f.Tag}); err != nil {
-		return list, err
-	}
+	err = cmp.Or(invalidIf(f.Available && f.Archived, "archived", "is set together with available"), checkNames(name{"tag", f.Tag}))
 	placeOf := func(last repo.Action) string { return last.Name.String() }
-	return newList(f, page, "", placeOf, texts, "actions", f.Server, f.Namespace, strconv.FormatBool(f.Available), strconv.FormatBool(f.Archived), f.Tag)
+	return newList(err, f, page, "", placeOf, texts, "actions", f.Server, f.Namespace, strconv.FormatBool(f.Available), strconv.FormatBool(f.Archived), f.Tag)
 }
 
 // PlanList checks a page of plans, which are ordered by id, descending.
@@ -247,24 +234,19 @@ func PlanList(view string, f repo.PlanFilter, page repo.Page) (list List[repo.Pl
 		}
 		f.Action = action.String()
 	}
-	if len(StagesOf(f)) == 0 {
-		return list, invalid("filter", "has a phase or state that does not exist, or not together")
-	}
+	err = invalidIf(len(StagesOf(f)) == 0, "filter", "has a phase or state that does not exist, or not together")
 	placeOf := func(last repo.Plan) repo.ID { return last.ID }
-	return newList(f, page, lastID, placeOf, ids,
+	return newList(err, f, page, lastID, placeOf, ids,
 		"plans", f.Namespace, string(f.Phase), string(f.State), f.SessionID.String(), f.ParentID.String(), f.Project, f.Action)
 }
 
 // CountList checks a page of counts, which are ordered by namespace, phase and state. A place is
 // these three.
 func CountList(namespace string, page repo.Page) (List[string, string, repo.PlanCount], error) {
-	if err := checkNames(name{"namespace", namespace}); err != nil {
-		return List[string, string, repo.PlanCount]{}, err
-	}
 	placeOf := func(last repo.PlanCount) string {
 		return last.Namespace + "\x00" + string(last.Phase) + "\x00" + string(last.State)
 	}
-	return newList(namespace, page, namespace+"\x00\x00", placeOf, texts, "plan counts", namespace)
+	return newList(checkNames(name{"namespace", namespace}), namespace, page, namespace+"\x00\x00", placeOf, texts, "plan counts", namespace)
 }
 
 // StagesOf returns the stages that the filter selects.
@@ -277,15 +259,13 @@ func StagesOf(f repo.PlanFilter) []repo.Stage {
 // AuditList checks a page of entries, which are ordered by time, then id. Errors:
 // InvalidError.
 func AuditList(f repo.AuditFilter, page repo.Page) (list List[repo.AuditFilter, Place, repo.AuditEntry], err error) {
-	if f, err = NormalizeAuditFilter(f); err != nil {
-		return list, err
-	}
+	f, err = NormalizeAuditFilter(f)
 	var first Place
 	if !f.OldestFirst {
 		first = Place{CreatedAt: endOfTime, ID: lastID}
 	}
 	placeOf := func(last repo.AuditEntry) Place { return Place{CreatedAt: last.OccurredAt, ID: last.ID} }
-	return newList(f, page, first, placeOf, places,
+	return newList(err, f, page, first, placeOf, places,
 		"audit", strconv.FormatBool(f.OldestFirst), f.Type, f.Actor, f.User, f.PlanID.String(), f.SessionID.String(),
 		f.Project, f.OccurredFrom.String(), f.OccurredBefore.String(), f.Namespace)
 }

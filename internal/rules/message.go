@@ -16,10 +16,7 @@ import (
 // an id, so that some of the messages may be stored already. messages itself is not
 // changed.
 func NormalizeMessages(messages []repo.NewMessage) (normal []repo.NewMessage, repeatable bool, err error) {
-	if len(messages) == 0 {
-		return nil, false, invalid("messages", "is empty")
-	}
-	if err := checkEntries("messages", len(messages), repo.MaxBatchMessages); err != nil {
+	if err := checkBatch("messages", len(messages)); err != nil {
 		return nil, false, err
 	}
 	normal = make([]repo.NewMessage, len(messages))

@@ -14,12 +14,11 @@ import (
 // NormalizeSession checks the session and returns it as it is stored: with an id,
 // a namespace, a mode and metadata.
 func NormalizeSession(view string, s repo.NewSession) (repo.NewSession, error) {
-	if err := MadeInView(view, "namespace", &s.Namespace); err != nil {
-		return repo.NewSession{}, err
-	}
+	err := MadeInView(view, "namespace", &s.Namespace)
 	s.Namespace = cmp.Or(s.Namespace, repo.DefaultNamespace)
 	s.Existing = cmp.Or(s.Existing, repo.ExistingSame)
-	err := cmp.Or(
+	err = cmp.Or(
+		err,
 		checkNames(name{"namespace", s.Namespace}, name{"actor", s.Actor}, name{"automation_profile", s.AutomationProfile}),
 		checkText("key", s.Key, repo.MaxKeyBytes),
 		checkText("owner", s.Owner, limits.MaxUserIDBytes),

@@ -58,58 +58,77 @@ func NormalizeStateChanges(own repo.ID, changes []repo.StateChange, conditions [
 		return StateChanges{}, err
 	}
 	normal := StateChanges{Changes: slices.Clone(changes)}
-	scopes := map[repo.Scope]*StateScope{}
-	scopeOf := func(scope *repo.Scope) (*StateScope, error) {
-		if *scope == (repo.Scope{}) {
-			scope.SessionID = own
-		}
-		if err := CheckScope("scope", *scope); err != nil {
-			return nil, err
-		}
-		if scopes[*scope] == nil {
-			scopes[*scope] = &StateScope{Scope: *scope}
-		}
-		return scopes[*scope], nil
+	scopes := stateScopes{own: own, of: map[repo.Scope]*StateScope{}}
+	if err := cmp.Or(scopes.change(changesField, normal.Changes), scopes.demand(conditionsField, conditions)); err != nil {
+		return StateChanges{}, err
 	}
+	for _, scope := range scopes.of {
+		normal.Scopes = append(normal.Scopes, *scope)
+	}
+	slices.SortFunc(normal.Scopes, func(a, b StateScope) int { return CompareScopes(a.Scope, b.Scope) })
+	size, count := normal.Bytes(), len(normal.Scopes)
+	return normal, cmp.Or(
+		invalidIf(size > limits.MaxStateBytes, changesField, "have %d bytes, more than %d", size, limits.MaxStateBytes),
+		invalidIf(count > limits.MaxStateScopes, changesField, "and conditions have %d scopes, more than %d", count, limits.MaxStateScopes),
+	)
+}
+
+// stateScopes are those that changes and conditions of one call name.
+type stateScopes struct {
+	own repo.ID // see NormalizeStateChanges
+	of  map[repo.Scope]*StateScope
+}
+
+// name returns what is known of a scope, which it checks.
+func (s stateScopes) name(scope *repo.Scope) (*StateScope, error) {
+	if *scope == (repo.Scope{}) {
+		scope.SessionID = s.own
+	}
+	if err := CheckScope("scope", *scope); err != nil {
+		return nil, err
+	}
+	if s.of[*scope] == nil {
+		s.of[*scope] = &StateScope{Scope: *scope}
+	}
+	return s.of[*scope], nil
+}
+
+// change normalizes changes, and notes their scopes.
+func (s stateScopes) change(field string, changes []repo.StateChange) error {
 	type place struct {
 		scope repo.Scope
 		key   string
 	}
 	seen := map[place]bool{}
-	for i := range normal.Changes {
-		c := &normal.Changes[i]
-		scope, err := scopeOf(&c.Scope)
+	for i := range changes {
+		c := &changes[i]
+		scope, err := s.name(&c.Scope)
 		if err = cmp.Or(err, normalizeChange(c)); err != nil {
-			return StateChanges{}, within(at(changesField, i)+".", err)
+			return within(at(field, i)+".", err)
 		}
 		scope.Changed = true
 		key := place{c.Scope, c.Key}
 		if seen[key] {
-			return StateChanges{}, invalid(changesField, "change a key twice")
+			return invalid(field, "change a key twice")
 		}
 		seen[key] = true
 	}
+	return nil
+}
+
+// demand notes conditions on scopes.
+func (s stateScopes) demand(field string, conditions []repo.ScopeVersion) error {
 	for i, condition := range conditions {
-		scope, err := scopeOf(&condition.Scope)
+		scope, err := s.name(&condition.Scope)
 		if err = cmp.Or(err, CheckSequence("version", condition.Version)); err != nil {
-			return StateChanges{}, within(at(conditionsField, i)+".", err)
+			return within(at(field, i)+".", err)
 		}
 		if scope.IfVersion != nil {
-			return StateChanges{}, invalid(conditionsField, "name a scope twice")
+			return invalid(field, "name a scope twice")
 		}
 		scope.IfVersion = &condition.Version
 	}
-	switch size := normal.Bytes(); {
-	case size > limits.MaxStateBytes:
-		return StateChanges{}, invalid(changesField, "have %d bytes, more than %d", size, limits.MaxStateBytes)
-	case len(scopes) > limits.MaxStateScopes:
-		return StateChanges{}, invalid(changesField, "and conditions have %d scopes, more than %d", len(scopes), limits.MaxStateScopes)
-	}
-	for _, scope := range scopes {
-		normal.Scopes = append(normal.Scopes, *scope)
-	}
-	slices.SortFunc(normal.Scopes, func(a, b StateScope) int { return CompareScopes(a.Scope, b.Scope) })
-	return normal, nil
+	return nil
 }
 
 // Bytes returns how many bytes of the caller's the changes hold.
@@ -249,15 +268,7 @@ func NotIncremented(c repo.StateChange, integer bool) error {
 
 // CheckStateRead checks the scopes of one read.
 func CheckStateRead(scopes []repo.Scope) error {
-	if err := checkEntries("scopes", len(scopes), limits.MaxStateScopes); err != nil {
-		return err
-	}
-	for i, scope := range scopes {
-		if err := CheckScope(at("scopes", i), scope); err != nil {
-			return err
-		}
-	}
-	return nil
+	return checkEach("scopes", len(scopes), limits.MaxStateScopes, func(field string, i int) error { return CheckScope(field, scopes[i]) })
 }
 
 // CheckStateGet checks the arguments of a Get.
@@ -284,12 +295,10 @@ type StateFilter struct {
 
 // StateList checks a page of a scope's keys, which are ordered by their bytes. Those of a view are other lists.
 func StateList(view string, scope repo.Scope, prefix string, page repo.Page) (list List[StateFilter, string, repo.StateValue], err error) {
-	if err := cmp.Or(CheckScope("scope", scope), checkText("prefix", prefix, limits.MaxStateKeyBytes)); err != nil {
-		return list, err
-	}
+	err = cmp.Or(CheckScope("scope", scope), checkText("prefix", prefix, limits.MaxStateKeyBytes))
 	filter := StateFilter{Scope: scope, Prefix: prefix, End: afterPrefix(prefix)}
 	placeOf := func(last repo.StateValue) string { return last.Key }
-	return newList(filter, page, "", placeOf, texts, "state", string(scope.SessionID[:]), InView(view, scope.Name), prefix)
+	return newList(err, filter, page, "", placeOf, texts, "state", string(scope.SessionID[:]), InView(view, scope.Name), prefix)
 }
 
 // afterAll is after every key: it is longer than the longest one.

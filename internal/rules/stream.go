@@ -15,11 +15,11 @@ import (
 // NormalizeStream checks what is asked for, and replaces defaults.
 func NormalizeStream(s repo.NewStream) (repo.NewStream, error) {
 	s.TTL = cmp.Or(s.TTL, limits.DefaultStreamTTL).Truncate(time.Microsecond)
-	err := cmp.Or(CheckStreamKey(s.Key), checkOwner(s.Owner))
-	if err == nil && (s.TTL < repo.MinStreamTTL || s.TTL > repo.MaxStreamTTL) {
-		err = invalid("ttl", "is not between %v and %v", repo.MinStreamTTL, repo.MaxStreamTTL)
-	}
-	return s, err
+	return s, cmp.Or(
+		CheckStreamKey(s.Key),
+		checkOwner(s.Owner),
+		invalidIf(s.TTL < repo.MinStreamTTL || s.TTL > repo.MaxStreamTTL, "ttl", "is not between %v and %v", repo.MinStreamTTL, repo.MaxStreamTTL),
+	)
 }
 
 // CheckStreamKey checks the key of a stream.
@@ -37,7 +37,7 @@ type streamPlace struct {
 // that those that are open are first, then ids.
 func StreamList(sessionID repo.ID, page repo.Page) (List[repo.ID, streamPlace, repo.Stream], error) {
 	placeOf := func(last repo.Stream) streamPlace { return streamPlace{last.Status, last.ID} }
-	return newList(sessionID, page, streamPlace{"~", lastID}, placeOf, streamPlaces, "streams", sessionID.String())
+	return newList(nil, sessionID, page, streamPlace{"~", lastID}, placeOf, streamPlaces, "streams", sessionID.String())
 }
 
 var streamPlaces = codec[streamPlace]{
@@ -99,10 +99,8 @@ func CheckStreamReason(reason string) error { return checkText("reason", reason,
 
 // CheckStreamRemoval checks the limit of a removal, and replaces zero by the default.
 func CheckStreamRemoval(limit int) (int, error) {
-	if limit < 0 || limit > limits.MaxStreamRemoval {
-		return 0, invalid("limit", "is not between 1 and %d", limits.MaxStreamRemoval)
-	}
-	return cmp.Or(limit, limits.DefaultStreamRemoval), nil
+	wrong := limit < 0 || limit > limits.MaxStreamRemoval
+	return cmp.Or(limit, limits.DefaultStreamRemoval), invalidIf(wrong, "limit", "is not between 1 and %d", limits.MaxStreamRemoval)
 }
 
 // NormalizeParts checks parts and returns copies of them.

@@ -64,88 +64,92 @@ func KeyOfTurn(view string, turn repo.Turn) (repo.SessionKey, bool) {
 // NormalizeTurn checks a turn and returns it as it is stored. named is the id of the session that the turn names by its key, or the
 // one that this gets.
 func NormalizeTurn(view string, turn repo.Turn, named repo.ID) (*Turn, error) {
-	sessionID := turn.SessionID
 	key, isNamed := KeyOfTurn(view, turn)
-	switch {
-	case !isNamed:
-	case key.Key == "":
-		return nil, invalid("create.key", "is empty, and there is no session's id")
-	case !turn.Create.ID.IsZero():
-		return nil, invalid("create.id", "is not the session's")
-	default:
-		sessionID = named
+	t := &Turn{
+		SessionID: turn.SessionID, Named: isNamed, ID: turn.ID, Given: true, Existing: turn.Existing, Fence: turn.Fence,
+		Expected: ClonePointer(turn.Expected), After: ClonePointer(turn.After), Head: ClonePointer(turn.Head),
 	}
-	t := &Turn{SessionID: sessionID, Named: isNamed, ID: turn.ID, Given: true, Existing: turn.Existing, Expected: ClonePointer(turn.Expected), Fence: turn.Fence}
-	t.After, t.Head = ClonePointer(turn.After), ClonePointer(turn.Head)
-	if len(turn.Messages) == 0 && len(turn.State) == 0 && turn.Usage == nil && turn.After == nil && turn.Action == "" && turn.Open == nil {
-		return nil, invalid("turn", "is empty")
+	if isNamed {
+		t.SessionID = named
 	}
+	adds := len(turn.Messages) > 0 || len(turn.State) > 0 || turn.Usage != nil || turn.After != nil || turn.Action != "" || turn.Open != nil
 	err := cmp.Or(
+		invalidIf(isNamed && key.Key == "", "create.key", "is empty, and there is no session's id"),
+		invalidIf(isNamed && !turn.Create.ID.IsZero(), "create.id", "is not the session's"),
+		invalidIf(!adds, "turn", "is empty"),
 		checkText("id", turn.ID, repo.MaxNameBytes),
 		invalidIf(turn.Existing && turn.ID == "", "existing", "needs an id of the turn"),
+		t.normalizeMessages(turn.Messages),
+		t.normalizeState(turn),
+		t.normalizeUsage(turn.Usage),
+		t.normalizeWork(view, turn),
+		t.checkPlaces(),
+		t.normalizeCreate(view, turn.Create),
 	)
 	if err != nil {
 		return nil, err
-	}
-	if len(turn.Messages) > 0 {
-		if t.Messages, t.Repeatable, err = NormalizeMessages(turn.Messages); err != nil {
-			return nil, err
-		}
-	}
-	for i, change := range turn.State {
-		if !change.Scope.SessionID.IsZero() && change.Scope.SessionID != sessionID {
-			return nil, invalid(at("state", i)+".scope", "is of another session")
-		}
-	}
-	for i, condition := range turn.IfScopes {
-		if !condition.Scope.SessionID.IsZero() && condition.Scope.SessionID != sessionID {
-			return nil, invalid(at("if_scopes", i)+".scope", "is of another session")
-		}
-	}
-	if t.State, err = NormalizeStateChanges(sessionID, turn.State, turn.IfScopes); err != nil {
-		return nil, err
-	}
-	if turn.Usage != nil {
-		usage, err := NormalizeUsage(*turn.Usage)
-		if err != nil {
-			return nil, within("usage.", err)
-		}
-		t.Usage = &usage
-	}
-	if err := t.normalizeWork(view, turn); err != nil {
-		return nil, err
-	}
-	if t.Expected != nil {
-		if err := CheckSequence("expected", *t.Expected); err != nil {
-			return nil, err
-		}
-	}
-	for field, place := range map[string]*int64{"after": t.After, "head": t.Head} {
-		if place != nil && *place < -1 {
-			return nil, invalid(field, "is below -1")
-		}
-	}
-	if err := checkFence(t.Fence); err != nil {
-		return nil, err
-	}
-	if turn.Create != nil {
-		create := *turn.Create
-		if create.ID.IsZero() {
-			create.ID = sessionID
-		}
-		if create, err = NormalizeSession(view, create); err != nil {
-			return nil, within("create.", err)
-		}
-		if create.ID != sessionID {
-			return nil, invalid("create.id", "is not the session's")
-		}
-		t.Create = &create
 	}
 	if !t.OnlyMessages() {
 		t.identify(turn)
 	}
 	t.inView(view)
 	return t, nil
+}
+
+func (t *Turn) normalizeMessages(messages []repo.NewMessage) (err error) {
+	if len(messages) > 0 {
+		t.Messages, t.Repeatable, err = NormalizeMessages(messages)
+	}
+	return err
+}
+
+func (t *Turn) normalizeState(turn repo.Turn) (err error) {
+	check := func(field string, i int, scope repo.Scope) error {
+		return invalidIf(!scope.SessionID.IsZero() && scope.SessionID != t.SessionID, at(field, i)+".scope", "is of another session")
+	}
+	for i, change := range turn.State {
+		err = cmp.Or(err, check("state", i, change.Scope))
+	}
+	for i, condition := range turn.IfScopes {
+		err = cmp.Or(err, check("if_scopes", i, condition.Scope))
+	}
+	if err == nil {
+		t.State, err = NormalizeStateChanges(t.SessionID, turn.State, turn.IfScopes)
+	}
+	return err
+}
+
+func (t *Turn) normalizeUsage(given *repo.NewUsage) error {
+	if given == nil {
+		return nil
+	}
+	usage, err := NormalizeUsage(*given)
+	t.Usage = &usage
+	return within("usage.", err)
+}
+
+// checkPlaces checks what the turn says of where it is added, and under which token.
+func (t *Turn) checkPlaces() error {
+	below := func(place *int64, least int64) bool { return place != nil && *place < least }
+	return cmp.Or(
+		invalidIf(below(t.Expected, 0), "expected", "is negative"),
+		invalidIf(below(t.After, -1), "after", "is below -1"),
+		invalidIf(below(t.Head, -1), "head", "is below -1"),
+		checkFence(t.Fence),
+	)
+}
+
+func (t *Turn) normalizeCreate(view string, given *repo.NewSession) error {
+	if given == nil {
+		return nil
+	}
+	create := *given
+	if create.ID.IsZero() {
+		create.ID = t.SessionID
+	}
+	create, err := NormalizeSession(view, create)
+	t.Create = &create
+	return cmp.Or(within("create.", err), invalidIf(create.ID != t.SessionID, "create.id", "is not the session's"))
 }
 
 // normalizeWork checks the plan and the stream.

@@ -36,7 +36,7 @@ func normalizeUse(u repo.UseAction) (repo.UseAction, error) {
 		),
 		invalidIf(u.AutomationProfile == "" && u.AutomationProfileSource != "", "automation_profile_source", "is set, but the profile is not"),
 		invalidIf(u.Attempt < 0 || u.Attempt > 1<<31-1, "attempt", "is not between 1 and 2^31-1"),
-		invalidIf(u.Priority < 0 || u.Priority > limits.MaxPriority, "priority", fmt.Sprintf("is not between 0 and %d", limits.MaxPriority)),
+		invalidIf(u.Priority < 0 || u.Priority > limits.MaxPriority, "priority", "is not between 0 and %d", limits.MaxPriority),
 		invalidIf(u.NotBefore.Before(time.Time{}) || !u.NotBefore.Before(endOfTime), "not_before", "is not in the years 1 to 9999"),
 		checkText("description", u.Description, limits.MaxTextBytes),
 		checkText("trace", u.Trace, limits.MaxTraceBytes),
@@ -60,41 +60,27 @@ func normalizeUse(u repo.UseAction) (repo.UseAction, error) {
 }
 
 func normalizeProjects(projects *[]repo.ProjectLink) error {
-	if err := checkEntries("projects", len(*projects), limits.MaxProjects); err != nil {
-		return err
-	}
 	normal := orEmpty(*projects)
-	for i := range normal {
+	*projects = normal
+	return checkEach("projects", len(normal), limits.MaxProjects, func(field string, i int) error {
 		link := &normal[i]
 		link.Alias = cmp.Or(link.Alias, link.Project)
-		err := cmp.Or(
+		twice := slices.ContainsFunc(normal[:i], func(other repo.ProjectLink) bool { return other.Alias == link.Alias })
+		return within(field+".", cmp.Or(
 			invalidIf(link.Project == "", "project", "is empty"),
 			checkNames(name{"project", link.Project}, name{"alias", link.Alias}),
-			invalidIf(slices.ContainsFunc(normal[:i], func(other repo.ProjectLink) bool { return other.Alias == link.Alias }),
-				"alias", "is in the list twice"),
-		)
-		if err != nil {
-			return within(at("projects", i)+".", err)
-		}
-	}
-	*projects = normal
-	return nil
+			invalidIf(twice, "alias", "is in the list twice"),
+		))
+	})
 }
 
 func normalizePlanInvariants(invariants *[]repo.PlanInvariant) error {
-	if err := checkEntries("invariants", len(*invariants), limits.MaxInvariants); err != nil {
-		return err
-	}
 	normal := orEmpty(*invariants)
-	for i := range normal {
-		normal[i].Source = cmp.Or(normal[i].Source, repo.SourcePlan)
-		err := cmp.Or(checkInvariant("text", normal[i].Text), checkNames(name{"source", normal[i].Source}))
-		if err != nil {
-			return within(at("invariants", i)+".", err)
-		}
-	}
 	*invariants = normal
-	return nil
+	return checkEach("invariants", len(normal), limits.MaxInvariants, func(field string, i int) error {
+		normal[i].Source = cmp.Or(normal[i].Source, repo.SourcePlan)
+		return within(field+".", cmp.Or(checkInvariant("text", normal[i].Text), checkNames(name{"source", normal[i].Source})))
+	})
 }
 
 // NewPlan checks the normalized use against the action and returns the plan with this id that it
