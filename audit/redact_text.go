@@ -409,30 +409,13 @@ func (s *scan) nameBefore(i int) (name string, from int) {
 
 // assignment looks for a name before a = or :, and a value after it.
 func (s *scan) assignment(i int) int {
-	text := s.text
-	separator := text[i]
-	from := i + 1
-	if from >= len(text) {
+	from, assigns := s.separator(i)
+	if !assigns {
 		return from
 	}
-	if separator == ':' && strings.HasPrefix(text[i:], "://") {
-		return s.url(i)
-	}
-	switch next := text[from]; next {
-	case separator:
-		for from < len(text) && text[from] == next {
-			from++
-		}
-		s.looked += from - i
-		return from
-	case '>', '=': // => and :=
-		from++
-	}
-	if i > 0 && strings.IndexByte("!<>=~", text[i-1]) >= 0 {
-		return from
-	}
+	text, colon := s.text, s.text[i] == ':'
 	name, begin := s.nameBefore(i)
-	if name == "is" && separator == ':' { // the password is: x
+	if name == "is" && colon { // the password is: x
 		name, begin = s.nameBefore(begin)
 	}
 	if name == "" {
@@ -445,33 +428,66 @@ func (s *scan) assignment(i int) int {
 	if name == "auth" && strings.HasPrefix(text[from:], "(") {
 		return s.userAndPassword(from + 1)
 	}
-	if last := lastLetters(name); separator == ':' && (last == "cookie" || last == "authorization") && !strings.Contains(text[begin:i], `"`) {
+	if last := lastLetters(name); colon && (last == "cookie" || last == "authorization") && !strings.Contains(text[begin:i], `"`) {
 		return s.header(from, last == "cookie")
 	}
-	spaced := i > 0 && text[i-1] == ' '
 	v := s.valueAt(from)
-	if v.quoted {
+	switch {
+	case v.quoted:
 		// The quote was a closing one.
 		cut := v.to == len(text) && (len(v.text) <= enough && strings.Trim(v.text, " )]};,\n") == "" || v.text[0] == ' ')
 		return s.takeIf(!cut && isSecret(kind, v.text), v, v.from)
+	case v.text == "":
+		return s.below(kind, v, colon, from)
 	}
-	if v.text == "" {
-		if separator == ':' {
-			if block := s.block(v.to); isSecret(kind, block.text) {
-				return s.take(block)
-			}
+	return s.assigned(kind, v, begin, i, from)
+}
+
+// separator returns the end of a = or :, and what is like them. It separates nothing if assigns is false: then the scan goes on there.
+func (s *scan) separator(i int) (from int, assigns bool) {
+	text := s.text
+	if from = i + 1; from >= len(text) {
+		return from, false
+	}
+	if strings.HasPrefix(text[i:], "://") {
+		return s.url(i), false
+	}
+	switch next := text[from]; next {
+	case text[i]:
+		for from < len(text) && text[from] == next {
+			from++
 		}
-		declared := s.declaration(v.to)
-		return s.takeIf(declared.quoted && isSecret(kind, declared.text), declared, from)
+		s.looked += from - i
+		return from, false
+	case '>', '=': // => and :=
+		from++
 	}
-	if separator == '=' && !spaced && s.atLineStart(begin) { // an environment variable: up to a space
+	return from, i == 0 || strings.IndexByte("!<>=~", text[i-1]) < 0
+}
+
+// below takes a value that is not behind its name's separator, where v is empty.
+func (s *scan) below(kind kind, v value, colon bool, from int) int {
+	if colon {
+		if block := s.block(v.to); isSecret(kind, block.text) {
+			return s.take(block)
+		}
+	}
+	declared := s.declaration(v.to)
+	return s.takeIf(declared.quoted && isSecret(kind, declared.text), declared, from)
+}
+
+// assigned takes a value without quotes. Its name begins at begin, and the separator, which ends at from, is at i.
+func (s *scan) assigned(kind kind, v value, begin, i, from int) int {
+	text, colon := s.text, s.text[i] == ':'
+	spaced := i > 0 && text[i-1] == ' '
+	if !colon && !spaced && s.atLineStart(begin) { // an environment variable: up to a space
 		v = s.until(argumentEnd, v.from)
 	}
-	if separator == ':' && begin > 0 && text[begin-1] == ':' && v.from == from &&
+	if colon && begin > 0 && text[begin-1] == ':' && v.from == from &&
 		(!isToken(v.text) || strings.Contains(s.near(max(0, begin-120), begin), "arn:")) {
 		return from // arn:…:secret:name
 	}
-	if s.bare(kind, v, separator == ':', spaced) {
+	if s.bare(kind, v, colon, spaced) {
 		return s.take(v)
 	}
 	if declared := s.declaration(v.to); declared.quoted && isSecret(kind, declared.text) {

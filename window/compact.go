@@ -145,7 +145,7 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 	}
 	h = h.with(h.pins)
 	o.Tokens -= o.fixed(h.messages)
-	covered, room, next, full := h.covered(), o.Tokens, int64(math.MaxInt64), false
+	covered, room, full := h.covered(), o.Tokens, false
 	if h.summary != nil {
 		p.messages, room = append(p.messages, *h.summary), room-o.estimate(*h.summary)
 	}
@@ -163,6 +163,23 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 	if p.asked == none { // it may be the last one here
 		p.asked = o.asked(h)
 	}
+	end := o.endOf(groups, full, room, func(g group) bool {
+		return p.asked != none && g.end() >= p.asked || g.isUnderWay() && g.begin() >= fits
+	})
+	kept, _ := o.whole(groups[:end], none, true)
+	if len(kept) == 0 {
+		return part{}, nil
+	}
+	p.from, p.most = groups[0].begin(), int64(target*float64(o.Tokens))
+	for _, g := range kept {
+		p.messages = append(p.messages, g.messages...)
+	}
+	o.cover(&p, groups, end)
+	return p, nil
+}
+
+// endOf returns how many of the groups come before what stays, and fit into the room. full: others follow, which were not read.
+func (o Options) endOf(groups []group, full bool, room int64, stays func(group) bool) int {
 	end, spoke := len(groups), int64(math.MaxInt64)
 	if !full {
 		end = o.tail(groups)
@@ -175,22 +192,18 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 			room -= o.tokensOf(g)
 		}
 		begun := i == len(groups)-1 && isReasoning(g.messages[len(g.messages)-1]) // a step
-		stays := begun || g.end() >= spoke || p.asked != none && g.end() >= p.asked || g.isUnderWay() && g.begin() >= fits
-		if stays || room < 0 && i > 0 {
-			end = i
-			break
+		if begun || g.end() >= spoke || stays(g) || room < 0 && i > 0 {
+			return i
 		}
 	}
-	kept, _ := o.whole(groups[:end], none, true)
-	if len(kept) == 0 {
-		return part{}, nil
-	}
+	return end
+}
+
+// cover notes what a part covers: so many groups.
+func (o Options) cover(p *part, groups []group, end int) {
+	next := int64(math.MaxInt64)
 	if end < len(groups) {
 		next = groups[end].begin()
-	}
-	p.from, p.most = groups[0].begin(), int64(target*float64(o.Tokens))
-	for _, g := range kept {
-		p.messages = append(p.messages, g.messages...)
 	}
 	for _, g := range groups[:end] {
 		p.tokens += o.tokensOf(g)
@@ -200,7 +213,6 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 			}
 		}
 	}
-	return p, nil
 }
 
 // asked returns the sequence of the user's last message, or none.

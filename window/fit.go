@@ -85,32 +85,14 @@ func (o Options) fit(h history) (w Window, err error) {
 			}
 		}
 	}
-	tokens, messages := o.Tokens, o.Messages
-	covered := h.covered()
-	if h.summary != nil {
-		tokens, messages = tokens-o.estimate(*h.summary), messages-1
-	}
-	var others []group
-	pinned := int64(none) // the user's last message that stays anyway
-	spoke, last := o.spoke(groups)
-	for i := range groups {
-		isLate := last != none && i != last && groups[i].end() >= spoke && !isInstruction(groups[i].messages[0])
-		if groups[i].stays = isLate || slices.ContainsFunc(groups[i].messages, h.stays); groups[i].stays {
-			if o.isUser(groups[i]) {
-				pinned = groups[i].begin()
-			}
-			tokens, messages = tokens-o.tokensOf(groups[i]), messages-len(groups[i].messages)
-		} else {
-			others = append(others, groups[i])
-		}
-	}
-	if tokens < 0 {
+	others, room := o.keep(groups, h)
+	if room.tokens < 0 {
 		return Window{}, &repo.LimitExceededError{Kind: "tokens of " + fixed, Limit: o.Tokens}
 	}
-	if o.Messages > 0 && messages < 0 {
+	if o.Messages > 0 && room.messages < 0 {
 		return Window{}, &repo.LimitExceededError{Kind: "messages, " + fixed, Limit: int64(o.Messages)}
 	}
-	begin, question, err := o.choose(others, h, pinned, tokens, messages)
+	begin, question, err := o.choose(others, h, room.pinned, room.tokens, room.messages)
 	if err != nil {
 		return Window{}, err
 	}
@@ -118,28 +100,16 @@ func (o Options) fit(h history) (w Window, err error) {
 	if others = others[begin:]; len(others) > 0 {
 		w.From = others[0].begin()
 	}
-	add := func(messages ...repo.Message) {
-		w.Messages = append(w.Messages, messages...)
-		for _, m := range messages {
-			w.Tokens += o.estimate(m)
-		}
-	}
 	if h.question != nil {
 		at, _ := slices.BinarySearchFunc(groups, h.question.Sequence, func(g group, sequence int64) int { return cmp.Compare(g.begin(), sequence) })
 		groups = slices.Insert(groups, at, group{messages: []repo.Message{*h.question}})
 	}
-	for _, g := range groups {
-		if !g.stays && g.begin() != question && (len(others) == 0 || g.begin() < w.From) {
-			continue
-		}
-		if h.summary != nil && g.begin() > covered {
-			add(*h.summary)
-			h.summary = nil
-		}
-		add(g.messages...)
-	}
-	if h.summary != nil {
-		add(*h.summary)
+	groups = slices.DeleteFunc(groups, func(g group) bool {
+		return !g.stays && g.begin() != question && (len(others) == 0 || g.begin() < w.From)
+	})
+	w.Messages = withSummary(groups, h)
+	for _, m := range w.Messages {
+		w.Tokens += o.estimate(m)
 	}
 	for _, m := range dropped {
 		if !w.Cut || m.Sequence >= w.From {
@@ -147,6 +117,51 @@ func (o Options) fit(h history) (w Window, err error) {
 		}
 	}
 	return w, nil
+}
+
+// room is what is left beside what always stays. pinned is the user's last message that stays anyway, or none.
+type room struct {
+	tokens   int64
+	messages int
+	pinned   int64
+}
+
+// keep marks the groups that always stay, and returns the others, and the room for them.
+func (o Options) keep(groups []group, h history) (others []group, left room) {
+	left = room{o.Tokens, o.Messages, none}
+	if h.summary != nil {
+		left.tokens, left.messages = left.tokens-o.estimate(*h.summary), left.messages-1
+	}
+	spoke, last := o.spoke(groups)
+	for i := range groups {
+		isLate := last != none && i != last && groups[i].end() >= spoke && !isInstruction(groups[i].messages[0])
+		groups[i].stays = isLate || slices.ContainsFunc(groups[i].messages, h.stays)
+		if !groups[i].stays {
+			others = append(others, groups[i])
+			continue
+		}
+		if o.isUser(groups[i]) {
+			left.pinned = groups[i].begin()
+		}
+		left.tokens, left.messages = left.tokens-o.tokensOf(groups[i]), left.messages-len(groups[i].messages)
+	}
+	return others, left
+}
+
+// withSummary returns the messages of groups, and the summary before the first group that it does not cover.
+func withSummary(groups []group, h history) (messages []repo.Message) {
+	covered := h.covered()
+	for _, g := range groups {
+		if h.summary != nil && g.begin() > covered {
+			messages = append(messages, *h.summary)
+			h.summary = nil
+		}
+		messages = append(messages, g.messages...)
+	}
+	if h.summary != nil {
+		messages = append(messages, *h.summary)
+	}
+	return messages
 }
 
 // spoke returns the sequence of the last message that is no result: the groups that end there or later have what is new. It
