@@ -87,13 +87,9 @@ func (o Options) continues(g group, before, m repo.Message) bool {
 // calls of its group, also if it was stored after other messages; results are in the order in which they were stored. Summaries,
 // which come at any time, are in no group.
 func (o Options) groups(messages []repo.Message) []group {
-	type call struct {
-		group    int
-		sequence int64
-	}
 	var groups []group
-	open := map[string]call{} // the calls that have no result yet
-	together := none          // the group to which what the assistant does next may belong
+	open := openCalls{}
+	together := none // the group to which what the assistant does next may belong
 	follows := map[int64]int64{}
 	var before repo.Message
 	for _, m := range messages {
@@ -105,27 +101,14 @@ func (o Options) groups(messages []repo.Message) []group {
 			follows[m.Sequence] = direct
 			continue
 		}
-		at := together
-		isOpen := func(id string) bool {
-			c, is := open[id]
-			return is && c.group == at
-		}
-		calls, results := o.calls(m), o.results(m)
+		at, calls, results := together, o.calls(m), o.results(m)
 		if together = none; len(results) > 0 {
-			c, is := open[results[0]]
-			if at = c.group; is && !slices.ContainsFunc(results, func(id string) bool { return !isOpen(id) }) {
-				g := &groups[at]
-				g.messages = append(g.messages, m)
-				for _, id := range results {
-					if isOpen(id) { // and not named twice
-						g.answer(open[id].sequence, m.Sequence)
-						delete(open, id)
-					}
-				}
+			if at = open.group(results); at != none {
+				open.answer(&groups[at], at, m, results)
 				continue
 			}
-			at = none
 		}
+		isOpen := func(id string) bool { return open.has(id, at) }
 		if at == none || direct != before.Sequence || !o.continues(groups[at], before, m) || slices.ContainsFunc(calls, isOpen) {
 			at = len(groups)
 			groups = append(groups, group{})
@@ -136,7 +119,7 @@ func (o Options) groups(messages []repo.Message) []group {
 		}
 		for _, id := range calls {
 			if !isOpen(id) {
-				open[id], g.of[m.Sequence] = call{at, m.Sequence}, m.Sequence
+				open[id], g.of[m.Sequence] = openCall{at, m.Sequence}, m.Sequence
 				g.without[m.Sequence]++
 			}
 		}
@@ -148,6 +131,40 @@ func (o Options) groups(messages []repo.Message) []group {
 		slices.SortStableFunc(g.messages, func(a, b repo.Message) int { return o.rank(a) - o.rank(b) })
 	}
 	return groups
+}
+
+// openCalls are the calls that have no result yet, by their ids.
+type openCalls map[string]openCall
+
+type openCall struct {
+	group    int
+	sequence int64
+}
+
+// has reports whether an id is that of an open call of a group.
+func (o openCalls) has(id string, group int) bool {
+	c, is := o[id]
+	return is && c.group == group
+}
+
+// group returns the group that has the calls of all results, or none.
+func (o openCalls) group(results []string) int {
+	c, is := o[results[0]]
+	if !is || slices.ContainsFunc(results, func(id string) bool { return !o.has(id, c.group) }) {
+		return none
+	}
+	return c.group
+}
+
+// answer adds a message with results to the group of their calls, which number at is.
+func (o openCalls) answer(g *group, at int, m repo.Message, results []string) {
+	g.messages = append(g.messages, m)
+	for _, id := range results {
+		if o.has(id, at) { // and not named twice
+			g.answer(o[id].sequence, m.Sequence)
+			delete(o, id)
+		}
+	}
 }
 
 // rank has the results of a group after the others.

@@ -25,18 +25,25 @@ type auditFlags struct {
 
 func auditCommand(world invocation) *urfave.Command {
 	var f auditFlags
-	const asJSON = "print one JSON object instead of text"
+	commands := []*urfave.Command{auditListCommand(world), auditExportCommand(world)}
+	commands = append(commands, leaves(world, append(f.checking(), f.maintaining()...)...)...)
+	return group("audit", "read, verify, prune and maintain the audit trail", "", commands...)
+}
+
+const auditJSON = "print one JSON object instead of text"
+
+// checking returns the commands that prove what the trail has.
+func (f *auditFlags) checking() []leaf {
 	key := stringFlag(&f.key, "key", "the public `key` that checkpoints must be signed with")
-	return group("audit", "read, verify, prune and maintain the audit trail", "", append([]*urfave.Command{auditListCommand(world), auditExportCommand(world)}, leaves(
-		world,
-		leaf{
+	return []leaf{
+		{
 			name: "verify", summary: "report every change to sealed entries; exit code 7 if there is one",
 			flags: []urfave.Flag{
 				key,
 				stringFlag(&f.held, "checkpoint", "a `file` with a checkpoint that was kept outside the database"),
 				durationFlag(&f.maxWaiting, "max-waiting", "how long (a `duration`) an entry may wait to be sealed; more than 0", time.Hour),
 			},
-			json: asJSON, onStore: f.verify,
+			json: auditJSON, onStore: f.verify,
 			before: func(*invocation) error {
 				if f.maxWaiting == 0 { // which audit.Verify takes for its default
 					return usageError{text: "--max-waiting is 0: an entry always waits for a moment"}
@@ -46,30 +53,36 @@ func auditCommand(world invocation) *urfave.Command {
 			more: `Examples:
   agentstore audit verify --key "$PUBLIC_KEY" --checkpoint kept-elsewhere.txt`,
 		},
-		leaf{
+		{
 			name: "prove", summary: "print the proof that an entry is in the log, as JSON",
 			arguments: []string{"ID"}, onStore: auditProve,
 			more: `Examples:
   agentstore audit prove 01KGGZ7Q3M0000000000000001 > proof.json`,
 		},
-		leaf{
+		{
 			name: "check", summary: "check such a proof; needs no database",
 			arguments: []string{"FILE"}, flags: []urfave.Flag{key}, run: f.check,
 			more: `Examples:
   agentstore audit check proof.json --key "$PUBLIC_KEY"`,
 		},
-		leaf{
+		{
 			name: "checkpoint", summary: "print the latest checkpoint, to be kept outside the database",
 			onStore: auditCheckpoint,
 		},
-		leaf{
+	}
+}
+
+// maintaining returns the commands that change the trail, or look after it.
+func (f *auditFlags) maintaining() []leaf {
+	return []leaf{
+		{
 			name: "seal", summary: "seal the waiting entries, once",
 			flags:   []urfave.Flag{stringFlag(&f.keyFile, "private-key-file", "the `file` with the private key that signs checkpoints")},
 			onStore: f.seal,
 			more: `Examples:
   agentstore audit seal --private-key-file /run/secrets/audit`,
 		},
-		leaf{
+		{
 			name: "prune", summary: "remove old entries, except those that are on hold or not sealed",
 			flags: []urfave.Flag{
 				timeFlag(&f.prune.Before, "before", "entries that occurred before this `time` (RFC 3339, or 2006-01-02)"),
@@ -78,7 +91,7 @@ func auditCommand(world invocation) *urfave.Command {
 				stringFlag(&f.prune.Actor, "actor", "the `name` of the person who prunes, for that entry"),
 				boolFlag(&f.prune.DryRun, "dry-run", "only count"),
 			},
-			json: asJSON, onStore: f.runPrune,
+			json: auditJSON, onStore: f.runPrune,
 			more: `Examples:
   agentstore audit prune --before 2026-01-01 --dry-run
   agentstore audit prune --before 2026-01-01 --types tool_invoked --reason "90 days"`,
@@ -86,11 +99,11 @@ func auditCommand(world invocation) *urfave.Command {
 		auditHold(),
 		auditRelease(),
 		auditHolds(),
-		leaf{
+		{
 			name: "doctor", summary: "check triggers, grants and sealing; exit code 8 if there are findings",
-			json: asJSON, onStore: auditDoctor,
+			json: auditJSON, onStore: auditDoctor,
 		},
-		leaf{
+		{
 			name: "keygen", summary: "make a key pair that signs and verifies checkpoints",
 			arguments: []string{"NAME"}, run: f.keygen,
 			flags: []urfave.Flag{parsedFlag(&f.output, "output", "write the private key to this `file`, which must not exist and which only its owner can read, and the public key to stdout", readNewFile)},
@@ -99,7 +112,7 @@ func auditCommand(world invocation) *urfave.Command {
 Examples:
   agentstore audit keygen audit.example.com --output private.key > public.key`,
 		},
-	)...)...)
+	}
 }
 
 // verifier parses the public key. It returns nil if none was given.

@@ -47,6 +47,16 @@ func verbs() []leaf {
 	reading := append(slices.Clip(whole),
 		intFlag(&f.shards, "shards", "the `number` of shards, for each of which it is done (see docs/scaling.md)", 0),
 	)
+	return slices.Concat(f.changing(reading), []leaf{
+		{name: "rebalance", summary: "have Citus spread the schemas of the database over its nodes", flags: whole, run: f.within(f.rebalance)},
+		{name: "status", summary: "list every version, when it was applied, and the node of Citus", flags: reading, run: f.within(f.status)},
+		{name: "validate", summary: "check that this binary works on the database", flags: reading, run: f.within(f.validate)},
+		{name: "version", summary: "print the database's version", flags: reading, run: f.within(f.databaseVersion)},
+	}, f.offline(asJSON))
+}
+
+// changing returns the verbs that change the schema.
+func (f *migrateFlags) changing(reading []urfave.Flag) []leaf {
 	running := append(slices.Clip(reading),
 		int64Flag(&f.to, "to", "stop at this `version`", unset),
 		boolFlag(&f.dryRun, "dry-run", "only print what would be run"),
@@ -82,10 +92,12 @@ func verbs() []leaf {
 Examples:
   agentstore migrate distribute --shards 16`,
 		},
-		{name: "rebalance", summary: "have Citus spread the schemas of the database over its nodes", flags: whole, run: f.within(f.rebalance)},
-		{name: "status", summary: "list every version, when it was applied, and the node of Citus", flags: reading, run: f.within(f.status)},
-		{name: "validate", summary: "check that this binary works on the database", flags: reading, run: f.within(f.validate)},
-		{name: "version", summary: "print the database's version", flags: reading, run: f.within(f.databaseVersion)},
+	}
+}
+
+// offline returns the verbs that need no database.
+func (f *migrateFlags) offline(asJSON []urfave.Flag) []leaf {
+	return []leaf{
 		{name: "list", summary: "list the versions in this binary; needs no database", flags: asJSON, run: f.list},
 		{
 			name: "sql", summary: "print the SQL of a version, to be read; needs no database", run: f.printSQL,

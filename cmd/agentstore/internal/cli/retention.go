@@ -52,50 +52,59 @@ would be kept by that anyway.
 Examples:
   agentstore retention run --sessions local=2160h --dry-run`,
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
-			var looked time.Time
-			var slow bool
-			policy.Wait = func(ctx context.Context) error {
-				if time.Since(looked) > 10*time.Second {
-					looked, slow = time.Now(), false
-					// A role without rights to know is not told, and a store in memory has no health.
-					if health, err := store.Health(ctx); err == nil {
-						for _, holder := range health.Holders {
-							slow = slow || !holder.Since.IsZero() && time.Since(holder.Since) > time.Minute
-						}
-					}
-				}
-				if slow {
-					select {
-					case <-time.After(time.Second):
-					case <-ctx.Done():
-					}
-				}
-				return ctx.Err()
-			}
-			began := time.Now()
-			said := began
-			policy.Progress = func(r retention.Report) {
-				if time.Since(said) < 5*time.Second {
-					return
-				}
-				said = time.Now()
-				_, _ = fmt.Fprintf(invocation.stderr, "after %s: %d sessions with %d messages, %d plans, %d rows of deleted sessions\n",
-					said.Sub(began).Round(time.Second), r.Sessions, r.Messages, r.Plans, r.Rows)
-			}
-			report, err := retention.Run(ctx, store, policy)
-			if err != nil {
-				return invalidUsage(err)
-			}
-			if invocation.json {
-				return printJSON(invocation.stdout, report)
-			}
-			verb := "removed"
-			if policy.DryRun {
-				verb = "would remove"
-			}
-			_, err = fmt.Fprintf(invocation.stdout, "%s %d sessions with %d messages, %d plans, %d records of turns, %d streams, %d audit entries; held %d, in use %d\n",
-				verb, report.Sessions, report.Messages, report.Plans, report.Turns, report.Streams, report.Entries, report.Held, report.InUse)
-			return err
+			return runRetention(ctx, invocation, store, policy)
 		},
 	}.command(world)
+}
+
+func runRetention(ctx context.Context, invocation invocation, store *agentstore.Store, policy retention.Policy) error {
+	policy.Wait = waitForSnapshots(store)
+	began := time.Now()
+	said := began
+	policy.Progress = func(r retention.Report) {
+		if time.Since(said) < 5*time.Second {
+			return
+		}
+		said = time.Now()
+		_, _ = fmt.Fprintf(invocation.stderr, "after %s: %d sessions with %d messages, %d plans, %d rows of deleted sessions\n",
+			said.Sub(began).Round(time.Second), r.Sessions, r.Messages, r.Plans, r.Rows)
+	}
+	report, err := retention.Run(ctx, store, policy)
+	if err != nil {
+		return invalidUsage(err)
+	}
+	if invocation.json {
+		return printJSON(invocation.stdout, report)
+	}
+	verb := "removed"
+	if policy.DryRun {
+		verb = "would remove"
+	}
+	_, err = fmt.Fprintf(invocation.stdout, "%s %d sessions with %d messages, %d plans, %d records of turns, %d streams, %d audit entries; held %d, in use %d\n",
+		verb, report.Sessions, report.Messages, report.Plans, report.Turns, report.Streams, report.Entries, report.Held, report.InUse)
+	return err
+}
+
+// waitForSnapshots pauses while a snapshot or a transaction has been open for long.
+func waitForSnapshots(store *agentstore.Store) func(context.Context) error {
+	var looked time.Time
+	var slow bool
+	return func(ctx context.Context) error {
+		if time.Since(looked) > 10*time.Second {
+			looked, slow = time.Now(), false
+			// A role without rights to know is not told, and a store in memory has no health.
+			if health, err := store.Health(ctx); err == nil {
+				for _, holder := range health.Holders {
+					slow = slow || !holder.Since.IsZero() && time.Since(holder.Since) > time.Minute
+				}
+			}
+		}
+		if slow {
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+		}
+		return ctx.Err()
+	}
 }
