@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -18,73 +19,51 @@ func workloads() []workload {
 }
 
 func figures() []workload {
-	rate := func(baseline string, figure float64) goal {
-		return goal{subject: wayOurs, baseline: baseline, figure: figure}
-	}
-	latency := func(subject, baseline string, figure float64) goal {
-		return goal{subject: subject, baseline: baseline, latency: true, figure: figure}
-	}
-	long := func(name, title, unit string, prepare func(way string, lengths ...int) preparation, short int, figure float64) workload {
-		return workload{
-			name: name, title: title, unit: unit, keep: true, prepare: prepare("", short, longSession),
-			goals: []goal{latency(lengthWay(longSession), lengthWay(short), figure)},
-		}
-	}
-	held := func(count int) workload {
-		return workload{
-			name: fmt.Sprintf("held-%d", count), title: fmt.Sprintf("64 writers, %d of 1,000 sessions held", count), unit: "appends/s",
-			prepare: besideHeld(64, 1000, count),
-			goals: []goal{
-				{subject: wayHeld, baseline: wayFree, figure: 0.9},
-				{subject: wayHeld, baseline: wayFree, latency: true, tail: true, figure: 1.5},
-			},
-		}
-	}
-	snapshot := func(name, title, unit string, writers int, work work, aged ...string) workload {
-		return workload{
-			name: "snapshot-" + name, title: title + ", a snapshot open that is older", unit: unit,
-			prepare: besideSnapshot(writers, work, aged...), goals: []goal{{subject: waySnapshot, baseline: wayNoSnapshot, figure: 0.9}},
-		}
-	}
-	// Of these an old snapshot costs much: see docs/operations.md.
-	slowed := func(w workload) workload {
-		w.goals[0].figure = 0.1
-		return w
-	}
-	heldScope := func(name, title, unit string, turns bool, figure float64) workload {
-		return workload{
-			name: "held-scope-" + name, title: title + ", beside turns on a shared scope that is held", unit: unit,
-			prepare: besideHeldScope(16, turns), goals: []goal{{subject: wayScopeHeld, baseline: wayScopeFree, figure: figure}},
-		}
-	}
+	return slices.Concat(appendWorkloads(), besideWorkloads(), writeWorkloads(), readWorkloads(), followWorkloads(), streamWorkloads())
+}
+
+// appendWorkloads compare appends with other ways to make them.
+func appendWorkloads() []workload {
 	return []workload{
-		appendWorkload(64, 1, []string{wayNaive, wayRetry, wayBare}, rate(wayNaive, 20), rate(wayBare, 2)),
-		appendWorkload(64, 1000, []string{wayNaive, wayRetry, wayBare}, rate(wayNaive, 4), rate(wayBare, 1.3)),
-		appendWorkload(256, 1000, []string{wayNaive, wayBare}, rate(wayBare, 2.5)),
-		appendWorkload(16, 1000, []string{wayNaive, wayBare}, rate(wayNaive, 1.5), rate(wayBare, 0.85)),
-		appendWorkload(8, 1000, []string{wayBare, wayCounted}, rate(wayBare, 0.9)),
-		appendWorkload(4, 1000, []string{wayBare, wayCounted}, rate(wayBare, 0.9)),
-		appendWorkload(2, 1000, []string{wayBare, wayCounted}, rate(wayBare, 0.9)),
+		appendWorkload(64, 1, []string{wayNaive, wayRetry, wayBare}, rateGoal(wayNaive, 20), rateGoal(wayBare, 2)),
+		appendWorkload(64, 1000, []string{wayNaive, wayRetry, wayBare}, rateGoal(wayNaive, 4), rateGoal(wayBare, 1.3)),
+		appendWorkload(256, 1000, []string{wayNaive, wayBare}, rateGoal(wayBare, 2.5)),
+		appendWorkload(16, 1000, []string{wayNaive, wayBare}, rateGoal(wayNaive, 1.5), rateGoal(wayBare, 0.85)),
+		appendWorkload(8, 1000, []string{wayBare, wayCounted}, rateGoal(wayBare, 0.9)),
+		appendWorkload(4, 1000, []string{wayBare, wayCounted}, rateGoal(wayBare, 0.9)),
+		appendWorkload(2, 1000, []string{wayBare, wayCounted}, rateGoal(wayBare, 0.9)),
 		{
 			name: "append-100kB", title: "messages of 100 kB, 16 writers, 1,000 sessions", unit: "appends/s",
-			prepare: appendsOf(16, 1000, batch(1, 100_000), wayOurs, wayBare), goals: []goal{rate(wayBare, 0.8)},
+			prepare: appendsOf(16, 1000, batch(1, 100_000), wayOurs, wayBare), goals: []goal{rateGoal(wayBare, 0.8)},
 		},
-		held(1),
-		held(100),
+	}
+}
+
+// besideWorkloads have what stands in the way of others: locks that are held, and old snapshots.
+func besideWorkloads() []workload {
+	return []workload{
+		heldSessions(1),
+		heldSessions(100),
 		heldScope("turns", "16 writers of turns on another shared scope", "turns/s", true, 0.9),
 		heldScope("appends", "16 writers of appends", "appends/s", false, 0.95),
-		snapshot("8w-10s", "8 writers, 10 sessions", "appends/s", 8, appendWork(10)),
-		snapshot("1w-1s", "1 writer, 1 session", "appends/s", 1, appendWork(1)),
-		snapshot("parts", "parts of 8 streams", "parts/s", 8, partWork(8)),
-		snapshot("claims", "8 workers that queue, claim and complete plans", "plans/s", 8, claimWork),
-		snapshot("lease", "1 lease", "renewals/s", 1, renewalWork(1), "leases"),
-		snapshot("leases", "100 leases in turn", "renewals/s", 1, renewalWork(100), "leases"),
-		slowed(snapshot("key", "1 key of a session's state", "changes/s", 1, keyWork(1), "state_scopes", "state_values")),
-		slowed(snapshot("keys", "100 keys of a session's state in turn", "changes/s", 1, keyWork(100), "state_scopes", "state_values")),
-		slowed(snapshot("scope", "16 writers that increment a key of a shared scope", "changes/s", 16, scopeWork, "state_scopes", "state_values")),
-		slowed(snapshot("open", "a stream opened again and again", "opens/s", 1, openWork, "streams")),
-		snapshot("open-end", "streams of one key, opened and ended", "streams/s", 1, openEndWork, "streams"),
-		slowed(snapshot("usage", "usages of 1 session", "usages/s", 1, usageWork, "sessions")),
+		olderSnapshot("8w-10s", "8 writers, 10 sessions", "appends/s", 8, appendWork(10)),
+		olderSnapshot("1w-1s", "1 writer, 1 session", "appends/s", 1, appendWork(1)),
+		olderSnapshot("parts", "parts of 8 streams", "parts/s", 8, partWork(8)),
+		olderSnapshot("claims", "8 workers that queue, claim and complete plans", "plans/s", 8, claimWork),
+		olderSnapshot("lease", "1 lease", "renewals/s", 1, renewalWork(1), "leases"),
+		olderSnapshot("leases", "100 leases in turn", "renewals/s", 1, renewalWork(100), "leases"),
+		slowed(olderSnapshot("key", "1 key of a session's state", "changes/s", 1, keyWork(1), "state_scopes", "state_values")),
+		slowed(olderSnapshot("keys", "100 keys of a session's state in turn", "changes/s", 1, keyWork(100), "state_scopes", "state_values")),
+		slowed(olderSnapshot("scope", "16 writers that increment a key of a shared scope", "changes/s", 16, scopeWork, "state_scopes", "state_values")),
+		slowed(olderSnapshot("open", "a stream opened again and again", "opens/s", 1, openWork, "streams")),
+		olderSnapshot("open-end", "streams of one key, opened and ended", "streams/s", 1, openEndWork, "streams"),
+		slowed(olderSnapshot("usage", "usages of 1 session", "usages/s", 1, usageWork, "sessions")),
+	}
+}
+
+// writeWorkloads are of other writes.
+func writeWorkloads() []workload {
+	return []workload{
 		{
 			name: "turns-64w-1000s", title: "turns that change a shared scope, 64 writers, 1,000 sessions", unit: "turns/s",
 			prepare: turns(64, 1000),
@@ -94,10 +73,10 @@ func figures() []workload {
 				{subject: wayOneKey, baseline: wayPlain, figure: 0.4},
 			},
 		},
-		appendWorkload(1, 1, []string{wayNaive, wayBare, wayCounted}, latency(wayOurs, wayBare, 1.15)),
+		appendWorkload(1, 1, []string{wayNaive, wayBare, wayCounted}, latencyGoal(wayOurs, wayBare, 1.15)),
 		{
 			name: "append-fenced", title: "1 writer, 1 session, with the token of a lease", unit: "appends/s",
-			prepare: fenced(1), goals: []goal{latency(wayFenced, wayOurs, 1.05)},
+			prepare: fenced(1), goals: []goal{latencyGoal(wayFenced, wayOurs, 1.05)},
 		},
 		{
 			name: "append-fenced-64w-1000s", title: "64 writers, 1,000 sessions, with tokens of their leases", unit: "appends/s",
@@ -105,53 +84,65 @@ func figures() []workload {
 		},
 		{
 			name: "create", title: "create a session, beside an append", unit: "operations/s",
-			prepare: creates, goals: []goal{latency(wayCreate, wayOurs, 1.5)},
+			prepare: creates, goals: []goal{latencyGoal(wayCreate, wayOurs, 1.5)},
 		},
 		{
 			name: "append-4p-16w-1s", title: "4 processes × 16 writers, 1 session", unit: "appends/s",
-			prepare: processes(4, 16, wayOurs, wayNaive), goals: []goal{rate(wayNaive, 8)},
+			prepare: processes(4, 16, wayOurs, wayNaive), goals: []goal{rateGoal(wayNaive, 8)},
 		},
 		{
 			name: "batch-1000", title: "one append of 1,000 messages", unit: "messages/s",
-			prepare: batches(1000, wayOurs, wayCopy), goals: []goal{rate(wayCopy, 0.5)},
+			prepare: batches(1000, wayOurs, wayCopy), goals: []goal{rateGoal(wayCopy, 0.5)},
 		},
 		{
 			name: "memory-64w-1s", title: "memory store, 64 writers, 1 session", unit: "appends/s",
 			prepare: inMemory(64), goals: []goal{{subject: wayOurs, figure: 500_000}},
 		},
+	}
+}
+
+// readWorkloads are of reads, and of branches.
+func readWorkloads() []workload {
+	return []workload{
 		{
 			name: "read", title: "read of a session with 20 messages and 3 states", unit: "messages/s",
-			prepare: reads, goals: []goal{latency(wayOurs, waySelect, 1.5)},
+			prepare: reads, goals: []goal{latencyGoal(wayOurs, waySelect, 1.5)},
 		},
 		{
 			name: "fork", title: "fork a session", unit: "forks/s", prepare: forks,
-			goals: []goal{latency(wayForkLong, wayForkShort, 1.5), {subject: wayForkLong, baseline: wayForkShort, latency: true, tail: true, figure: 1.5}},
+			goals: []goal{latencyGoal(wayForkLong, wayForkShort, 1.5), {subject: wayForkLong, baseline: wayForkShort, latency: true, tail: true, figure: 1.5}},
 		},
 		{
 			name: "regenerate", title: "a turn that replaces the last answer", unit: "turns/s",
-			prepare: regenerations, goals: []goal{latency(wayRegenerate, wayTurn, 1.1)},
+			prepare: regenerations, goals: []goal{latencyGoal(wayRegenerate, wayTurn, 1.1)},
 		},
 		{
 			name: "rewound", title: "last 50 messages of a session that was rewound", unit: "messages/s",
-			prepare: rewoundReads, goals: []goal{latency(wayRewound, wayNeverEdit, 1.5)},
+			prepare: rewoundReads, goals: []goal{latencyGoal(wayRewound, wayNeverEdit, 1.5)},
 		},
 		{
 			name: "never-rewound", title: "last 50 messages of a session, by the statement alone", unit: "messages/s",
-			prepare: conditionedReads, goals: []goal{latency(wayCondition, wayWithout, 1.03)},
+			prepare: conditionedReads, goals: []goal{latencyGoal(wayCondition, wayWithout, 1.03)},
 		},
 		{
 			name: "window", title: "what goes into a prompt, of 100,000 messages", unit: "messages/s",
-			prepare: windows, goals: []goal{latency(wayWindow, wayLastN, 2)},
+			prepare: windows, goals: []goal{latencyGoal(wayWindow, wayLastN, 2)},
 		},
 		{
 			name: "stream", title: "stream of a whole session", unit: "messages/s",
-			prepare: streams, goals: []goal{rate(waySelect, 0.8)},
+			prepare: streams, goals: []goal{rateGoal(waySelect, 0.8)},
 		},
+	}
+}
+
+// followWorkloads are of those who follow sessions.
+func followWorkloads() []workload {
+	return []workload{
 		{
 			name: "follow-1000s", title: "1,000 followers of 1,000 sessions, 2,000 appends/s offered: time to a follower", unit: "messages/s",
 			prepare: follows(1000, 1000, 2000, wayHere, wayAnswered, wayElsewhere, wayPoll, wayNotify),
 			goals: []goal{
-				latency(wayElsewhere, wayPoll, 0.05),
+				latencyGoal(wayElsewhere, wayPoll, 0.05),
 				{subject: wayElsewhere, baseline: wayPoll, latency: true, tail: true, figure: 0.1},
 			},
 		},
@@ -182,25 +173,77 @@ func figures() []workload {
 			name: "follow-large", title: "1,000 followers read 4 messages with 1 MiB of metadata each", unit: "messages/s",
 			prepare: catchUps(4, true, wayFollow, wayStream), goals: []goal{{subject: wayFollow, figure: 100}},
 		},
+	}
+}
+
+// streamWorkloads are of streams, and of what is long.
+func streamWorkloads() []workload {
+	return []workload{
 		{
 			name: "stream-parts", title: "parts of 20 bytes, 256 streams × 50 parts/s offered: time to a reader elsewhere", unit: "parts/s",
 			prepare: deliversParts(256, 50),
 			goals: []goal{
-				latency(wayElsewhere, wayPoll, 0.05),
+				latencyGoal(wayElsewhere, wayPoll, 0.05),
 				{subject: wayElsewhere, baseline: wayPoll, latency: true, tail: true, figure: 0.1},
 			},
 		},
 		{
 			name: "stream-writes", title: "parts of 20 bytes, 256 writers, 256 streams", unit: "parts/s",
-			prepare: writesParts(256), goals: []goal{rate(wayInsert, 10)},
+			prepare: writesParts(256), goals: []goal{rateGoal(wayInsert, 10)},
 		},
 		{
 			name: "list-active", title: "list 100 of 1,000,000 sessions by last activity", unit: "sessions/s",
 			prepare: listsByActivity, goals: []goal{{subject: wayOurs, figure: 50_000}}, // 100 in 2 ms
 		},
-		long("append-length", "append to a long session", "appends/s", appendsAtLengths, shortSession, 1.1),
-		long("page-length", "page of 100 at the end of a long session", "messages/s", pagesAtLengths, 1000, 1.2),
-		long("last-length", "last 100 of a long session", "messages/s", lastAtLengths, 1000, 1.2),
+		longWorkload("append-length", "append to a long session", "appends/s", appendsAtLengths, shortSession, 1.1),
+		longWorkload("page-length", "page of 100 at the end of a long session", "messages/s", pagesAtLengths, 1000, 1.2),
+		longWorkload("last-length", "last 100 of a long session", "messages/s", lastAtLengths, 1000, 1.2),
+	}
+}
+
+func rateGoal(baseline string, figure float64) goal {
+	return goal{subject: wayOurs, baseline: baseline, figure: figure}
+}
+
+func latencyGoal(subject, baseline string, figure float64) goal {
+	return goal{subject: subject, baseline: baseline, latency: true, figure: figure}
+}
+
+func longWorkload(name, title, unit string, prepare func(way string, lengths ...int) preparation, short int, figure float64) workload {
+	return workload{
+		name: name, title: title, unit: unit, keep: true, prepare: prepare("", short, longSession),
+		goals: []goal{latencyGoal(lengthWay(longSession), lengthWay(short), figure)},
+	}
+}
+
+func heldSessions(count int) workload {
+	return workload{
+		name: fmt.Sprintf("held-%d", count), title: fmt.Sprintf("64 writers, %d of 1,000 sessions held", count), unit: "appends/s",
+		prepare: besideHeld(64, 1000, count),
+		goals: []goal{
+			{subject: wayHeld, baseline: wayFree, figure: 0.9},
+			{subject: wayHeld, baseline: wayFree, latency: true, tail: true, figure: 1.5},
+		},
+	}
+}
+
+func olderSnapshot(name, title, unit string, writers int, work work, aged ...string) workload {
+	return workload{
+		name: "snapshot-" + name, title: title + ", a snapshot open that is older", unit: unit,
+		prepare: besideSnapshot(writers, work, aged...), goals: []goal{{subject: waySnapshot, baseline: wayNoSnapshot, figure: 0.9}},
+	}
+}
+
+// Of these an old snapshot costs much: see docs/operations.md.
+func slowed(w workload) workload {
+	w.goals[0].figure = 0.1
+	return w
+}
+
+func heldScope(name, title, unit string, turns bool, figure float64) workload {
+	return workload{
+		name: "held-scope-" + name, title: title + ", beside turns on a shared scope that is held", unit: unit,
+		prepare: besideHeldScope(16, turns), goals: []goal{{subject: wayScopeHeld, baseline: wayScopeFree, figure: figure}},
 	}
 }
 
