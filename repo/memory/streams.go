@@ -48,18 +48,6 @@ func (t *tables) newestStream(key string) *streamRow {
 	return named(&t.streamKeys, key, &t.streams)
 }
 
-// commitStreams makes an overlay's streams the committed ones.
-func (t *tables) commitStreams() {
-	for id, row := range t.streams.rows {
-		t.base.wake(topic{id: id})
-		if row != nil {
-			t.base.wake(topic{id: row.Session})
-		}
-	}
-	t.streams.commit()
-	t.streamKeys.commit()
-}
-
 func (s streams) Get(ctx context.Context, key string) (repo.Stream, error) {
 	err := rules.CheckStreamKey(key)
 	key = rules.InView(s.options.view, key)

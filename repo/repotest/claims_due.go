@@ -104,15 +104,7 @@ func testClaimRetry(t *testing.T, r repo.Repositories) {
 	if last.State != repo.PlanErrored || last.Attempt != 4 || last.ErrorMessage != "last" {
 		t.Errorf("after the last attempt: %+v", last)
 	}
-	var reasons []string
-	for _, event := range history(t, r, id) {
-		if event.Transition == repo.TransitionFail || event.Transition == repo.TransitionExpire {
-			reasons = append(reasons, event.Reason)
-		}
-	}
-	if len(reasons) != 4 || reasons[0] != "first" || reasons[1] != "second" || !strings.Contains(reasons[2], "expired in attempt 3") || reasons[3] != "last" {
-		t.Errorf("the history has %q", reasons)
-	}
+	wantReasons(t, r, id)
 	// Resumed later, it has one more attempt.
 	resumed, err := r.Plans().Transition(t.Context(), id, repo.TransitionResume, repo.Cause{Delay: time.Hour})
 	if must(t, resumed, err); resumed.NotBefore.Sub(resumed.UpdatedAt) != time.Hour {
@@ -129,6 +121,20 @@ func testClaimRetry(t *testing.T, r repo.Repositories) {
 	id = q.add(1)[0]
 	if plan := fail(q.takeOne(), repo.Cause{Reason: "never again", Final: true}); plan.State != repo.PlanErrored || plan.Attempt != 1 {
 		t.Errorf("after a final failure: %+v", plan)
+	}
+}
+
+// wantReasons wants the history of a plan to say why each of its four attempts failed.
+func wantReasons(t *testing.T, r repo.Repositories, id repo.ID) {
+	t.Helper()
+	var reasons []string
+	for _, event := range history(t, r, id) {
+		if event.Transition == repo.TransitionFail || event.Transition == repo.TransitionExpire {
+			reasons = append(reasons, event.Reason)
+		}
+	}
+	if len(reasons) != 4 || reasons[0] != "first" || reasons[1] != "second" || !strings.Contains(reasons[2], "expired in attempt 3") || reasons[3] != "last" {
+		t.Errorf("the history has %q", reasons)
 	}
 }
 

@@ -74,6 +74,30 @@ func testDeleteIf(t *testing.T, s repo.Sessions) {
 // What is in use is not deleted for its age, however long ago its last message was, and is when that has ended.
 // Guarantee: Deletion: What has open work, a held lease or an open stream outlives its age.
 func testInUse(t *testing.T, r repo.Repositories) {
+	uses := usesOfSessions(t, r)
+	for name, begin := range uses {
+		id := create(t, r.Sessions())
+		end := begin(id)
+		old := repo.DeleteIf{IdleSince: time.Now().Add(time.Hour)}
+		_, err := r.Sessions().Delete(t.Context(), id, old)
+		if refused, _ := wantError[*repo.RefusedError](t, err, repo.ErrConflict); refused == nil || refused.Kind != "session" || refused.ID != id {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		end()
+		if _, err := r.Sessions().Delete(t.Context(), id, old); err != nil {
+			t.Errorf("%s, after its end: %v", name, err)
+		}
+	}
+	asked := create(t, r.Sessions())
+	uses["queued"](asked)
+	_, err := r.Sessions().Delete(t.Context(), asked) // by somebody who means it
+	must(t, asked, err)
+}
+
+// usesOfSessions returns what uses a session, each with what ends that.
+func usesOfSessions(t *testing.T, r repo.Repositories) map[string]func(session repo.ID) (end func()) {
+	t.Helper()
 	action, namespace := plain(t, r), ""
 	if v, is := r.(spaced); is {
 		namespace = v.Space()
@@ -83,7 +107,7 @@ func testInUse(t *testing.T, r repo.Repositories) {
 		return usePlan(t, r, action, use).ID
 	}
 	cancels := func(id repo.ID) func() { return func() { move(t, r, id, repo.TransitionCancel) } }
-	for name, begin := range map[string]func(session repo.ID) (end func()){
+	return map[string]func(session repo.ID) (end func()){
 		"queued": func(session repo.ID) func() { return cancels(use(repo.UseAction{SessionID: session})) },
 		"due later": func(session repo.ID) func() {
 			return cancels(use(repo.UseAction{SessionID: session, NotBefore: time.Now().Add(time.Hour)}))
@@ -117,24 +141,7 @@ func testInUse(t *testing.T, r repo.Repositories) {
 			stream := openStream(t, r, repo.NewStream{Key: randomName(), Session: session, Owner: "w", TTL: time.Hour})
 			return func() { must(t, stream, r.Streams().Finish(t.Context(), stream)) }
 		},
-	} {
-		id := create(t, r.Sessions())
-		end := begin(id)
-		old := repo.DeleteIf{IdleSince: time.Now().Add(time.Hour)}
-		_, err := r.Sessions().Delete(t.Context(), id, old)
-		if refused, _ := wantError[*repo.RefusedError](t, err, repo.ErrConflict); refused == nil || refused.Kind != "session" || refused.ID != id {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		end()
-		if _, err := r.Sessions().Delete(t.Context(), id, old); err != nil {
-			t.Errorf("%s, after its end: %v", name, err)
-		}
 	}
-	asked := create(t, r.Sessions())
-	use(repo.UseAction{SessionID: asked})
-	_, err := r.Sessions().Delete(t.Context(), asked) // by somebody who means it
-	must(t, asked, err)
 }
 
 // A session that was deleted for its age, and is restored, has its full age again.

@@ -146,6 +146,12 @@ func ErasedBesideForks(t *testing.T, whole Whole, erase func(store removal.Keepe
 	}
 	_, err = whole.Plans().Get(t.Context(), plan.ID)
 	wantNotFound(t, err, "plan", plan.ID)
+	wantForgottenEntries(t, whole, theirs, name)
+}
+
+// wantForgottenEntries wants entries about a session without the name, one of which says what was deleted.
+func wantForgottenEntries(t *testing.T, whole Whole, theirs repo.ID, name string) {
+	t.Helper()
 	entries, err := whole.Audit().List(t.Context(), repo.AuditFilter{SessionID: theirs}, repo.Page{})
 	deletions := 0
 	for _, e := range must(t, entries, err).Items {
@@ -204,16 +210,11 @@ func ErasedForks(t *testing.T, whole Whole, erase func(name string) (messages, t
 	appendTo(t, sessions, anns, user(name), user(name))
 	fork(theirs, 1, name, user(name))
 	imported := fork(anns, 1, name, user(name))
-	var document bytes.Buffer
-	must(t, imported, sessions.Export(ctx, imported, &document))
-	_, err := sessions.Delete(ctx, imported)
-	must(t, imported, err)
-	_, err = sessions.Import(ctx, &document, true)
-	must(t, imported, err)
+	restore(t, sessions, imported)
 	bobs := []repo.ID{fork(theirs, 0, "bob"), fork(imported, 0, "bob")}
 	hold := repo.LegalHold{SessionID: bobs[1], Reason: "x"}
 	must(t, hold, sessions.Hold(ctx, hold))
-	_, _, err = erase(name)
+	_, _, err := erase(name)
 	_, _ = wantError[*repo.RefusedError](t, err, repo.ErrConflict)
 	must(t, hold, sessions.Release(ctx, hold))
 	carl := randomName()
@@ -248,8 +249,26 @@ func ErasedForks(t *testing.T, whole Whole, erase func(name string) (messages, t
 	wantSame(t, "the actor", get(t, sessions, acted.ID).Actor, "")
 	wantSame(t, "the plan", getPlan(t, whole, plan.ID).Description, "")
 	wantSame(t, "what somebody else had", readAll(t, sessions, anns)[1].Content, name)
+	wantNoName(t, whole, name)
+}
+
+// restore deletes a session, and imports it again.
+func restore(t *testing.T, sessions repo.Sessions, id repo.ID) {
+	t.Helper()
+	ctx := t.Context()
+	var document bytes.Buffer
+	must(t, id, sessions.Export(ctx, id, &document))
+	_, err := sessions.Delete(ctx, id)
+	must(t, id, err)
+	_, err = sessions.Import(ctx, &document, true)
+	must(t, id, err)
+}
+
+// wantNoName wants that nothing in the store has the name.
+func wantNoName(t *testing.T, whole Whole, name string) {
+	t.Helper()
 	for after := (removal.Name{}); ; {
-		names, err := whole.Removal().Names(ctx, after)
+		names, err := whole.Removal().Names(t.Context(), after)
 		if must(t, names, err); len(names) == 0 {
 			break
 		}

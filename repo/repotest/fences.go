@@ -247,7 +247,12 @@ func testFenceMadeLater(t *testing.T, r repo.Repositories) {
 	acquire(t, r, asked)
 	release(t, r, first)
 	addTurn(t, r, id, repo.Turn{Messages: users(1), Fence: first.Fence})
+	wantPlanFenced(t, r)
+}
 
+// wantPlanFenced wants what writes to a plan to learn of tokens that were given before the plan knew of one.
+func wantPlanFenced(t *testing.T, r repo.Repositories) {
+	t.Helper()
 	action := plain(t, r)
 	for _, write := range []func(id repo.ID, token int64) error{
 		func(id repo.ID, token int64) error {

@@ -602,6 +602,12 @@ func testHistoryModel(t *testing.T, s repo.Sessions) {
 			t.Fatalf("at step %d", step)
 		}
 	}
+	endHistories(t, s, live, random)
+}
+
+// endHistories deletes the sessions, one after the other, and restores those of which nothing is kept.
+func endHistories(t *testing.T, s repo.Sessions, live []*modelSession, random *rand.Rand) {
+	t.Helper()
 	for _, m := range live {
 		m.check(t, s, random)
 	}

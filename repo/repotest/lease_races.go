@@ -34,31 +34,9 @@ func leaseRaceTests() []test {
 // grow from one to the next. The naive way, which the same contenders also go, looks
 // whether the key is free and then takes it.
 func testLeaseOneHolder(t *testing.T, store repo.Store) {
-	const contenders, rounds = 16, 12
-	broken := func(take func(owner string) (token int64, ok bool), work func(), leave func(owner string, token int64)) (times int32) {
-		var inside, two atomic.Int32
-		var last atomic.Int64
-		together(contenders, func(int) {
-			owner := randomName()
-			for range rounds {
-				token, ok := take(owner)
-				if !ok {
-					tick()
-					continue
-				}
-				if inside.Add(1) > 1 || last.Swap(token) >= token {
-					two.Add(1)
-				}
-				work()
-				inside.Add(-1)
-				leave(owner, token)
-			}
-		})
-		return two.Load()
-	}
 	key := newLease().Key
 	var taken counter
-	ours := broken(func(owner string) (int64, bool) {
+	ours := notAlone(func(owner string) (int64, bool) {
 		lease, err := store.Leases().Acquire(t.Context(), repo.NewLease{Key: key, Owner: owner})
 		if _, isHeld := errors.AsType[*repo.LeaseConflictError](err); err != nil && !isHeld {
 			t.Error(err)
@@ -80,7 +58,7 @@ func testLeaseOneHolder(t *testing.T, store repo.Store) {
 	scope := shared()
 	var tokens atomic.Int64
 	looked, entered := meeting(t), meeting(t) // so both find it free, and hold it at once
-	naive := broken(func(owner string) (int64, bool) {
+	naive := notAlone(func(owner string) (int64, bool) {
 		holder, err := store.State().Get(t.Context(), scope, "holder")
 		if err == nil && string(holder.Value) != `""` {
 			return 0, false
@@ -99,6 +77,30 @@ func testLeaseOneHolder(t *testing.T, store repo.Store) {
 	if naive == 0 {
 		t.Error("the naive way had one holder at a time: this test would not find two")
 	}
+}
+
+// notAlone returns how often a contender that has taken a key was not alone, or had no larger token.
+func notAlone(take func(owner string) (token int64, ok bool), work func(), leave func(owner string, token int64)) (times int32) {
+	const contenders, rounds = 16, 12
+	var inside, two atomic.Int32
+	var last atomic.Int64
+	together(contenders, func(int) {
+		owner := randomName()
+		for range rounds {
+			token, ok := take(owner)
+			if !ok {
+				tick()
+				continue
+			}
+			if inside.Add(1) > 1 || last.Swap(token) >= token {
+				two.Add(1)
+			}
+			work()
+			inside.Add(-1)
+			leave(owner, token)
+		}
+	})
+	return two.Load()
 }
 
 // Calls of one owner, which acquire the lease at once, get one lease.

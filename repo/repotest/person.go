@@ -131,9 +131,15 @@ func (p *person) plans(store repo.Store, session repo.ID, number string) {
 	use.ParentID, use.SessionID, use.Name = waits.ID, repo.ID{}, ""
 	_, err = plans.Use(p.ctx, action, use)
 	p.ok(err)
-	// They claim what others have made: one claim ends, and one goes on.
+	p.claims(store, number)
+}
+
+// claims has the person claim what others have made: one claim ends, and one goes on.
+func (p *person) claims(store repo.Store, number string) {
+	p.Helper()
+	name, plans := p.name, store.Plans()
 	claimed := "local/claimed-" + number
-	_, err = store.Actions().Create(p.ctx, repo.NewAction{Name: claimed, ActionDefinition: repo.ActionDefinition{Reusable: true}})
+	_, err := store.Actions().Create(p.ctx, repo.NewAction{Name: claimed, ActionDefinition: repo.ActionDefinition{Reusable: true}})
 	p.ok(err)
 	claim := func(owner string) repo.Plan {
 		found, err := plans.Claim(p.ctx, repo.Claim{Owner: owner, Actions: []string{claimed}, TTL: time.Hour})

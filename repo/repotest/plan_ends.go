@@ -241,8 +241,26 @@ func testPlanMaxAge(t *testing.T, r repo.Repositories) {
 	sweep(t, r)
 	wantClaimed(t, q.take(q.claim()), id)
 
-	// The age counts from when a plan is due, and not while a delay lasts. Who begins its next phase wants it now.
-	due := plan.CreatedAt.Add(24 * time.Hour)
+	wantAgeSinceDue(t, r, q, plan.CreatedAt.Add(24*time.Hour))
+
+	var expired []repo.ClaimedPlan
+	for age := lives.ofLife(time.Second / 2); len(expired) == 0; age *= 2 { // until it is claimed before its deadline
+		q.action = createAction(t, r, repo.ActionDefinition{Reusable: true, MaxAttempts: 5, MaxAge: age})
+		usePlan(t, r, q.action, repo.UseAction{Namespace: q.namespace})
+		expired = q.take(q.claim())
+	}
+	lives.elapse(t, Aged{Plans: []repo.Plan{expired[0].Plan}})
+	await.For(t, "its deadline passes", func() bool {
+		return getPlan(t, r, expired[0].Plan.ID).Deadline.Add(20 * time.Millisecond).Before(time.Now())
+	})
+	release(t, r, expired[0].Lease)
+	wantClaimed(t, q.take(q.claim())) // it would be queued again after its deadline
+}
+
+// wantAgeSinceDue wants the age of a plan, of a microsecond, to count from when it is due, and not while a delay lasts. Who begins its
+// next phase wants it now.
+func wantAgeSinceDue(t *testing.T, r repo.Repositories, q queue, due time.Time) {
+	t.Helper()
 	delayed := usePlan(t, r, q.action, repo.UseAction{Namespace: q.namespace, NotBefore: due})
 	if delayed.Deadline != due.Add(time.Microsecond) || getPlan(t, r, delayed.ID).Deadline != delayed.Deadline {
 		t.Errorf("due at %v, the deadline is %v", due, delayed.Deadline)
@@ -266,18 +284,4 @@ func testPlanMaxAge(t *testing.T, r repo.Repositories) {
 	if !aged.Deadline.IsZero() || !getPlan(t, r, aged.ID).Deadline.IsZero() {
 		t.Errorf("executed, it still has the deadline %v", aged.Deadline)
 	}
-	q.action = createAction(t, r, repo.ActionDefinition{Reusable: true, MaxAttempts: 5, MaxAge: time.Microsecond})
-
-	var expired []repo.ClaimedPlan
-	for age := lives.ofLife(time.Second / 2); len(expired) == 0; age *= 2 { // until it is claimed before its deadline
-		q.action = createAction(t, r, repo.ActionDefinition{Reusable: true, MaxAttempts: 5, MaxAge: age})
-		usePlan(t, r, q.action, repo.UseAction{Namespace: q.namespace})
-		expired = q.take(q.claim())
-	}
-	lives.elapse(t, Aged{Plans: []repo.Plan{expired[0].Plan}})
-	await.For(t, "its deadline passes", func() bool {
-		return getPlan(t, r, expired[0].Plan.ID).Deadline.Add(20 * time.Millisecond).Before(time.Now())
-	})
-	release(t, r, expired[0].Lease)
-	wantClaimed(t, q.take(q.claim())) // it would be queued again after its deadline
 }

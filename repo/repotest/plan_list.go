@@ -98,22 +98,31 @@ func testPlanFilters(t *testing.T, r repo.Repositories) {
 			} {
 				filter := narrow
 				filter.Namespace, filter.Phase, filter.State = n, stage.Phase, stage.State
-				want := slices.DeleteFunc(slices.Clone(all), func(p repo.Plan) bool {
-					return n != "" && p.Namespace != n || stage.Phase != "" && p.Phase != stage.Phase || stage.State != "" && p.State != stage.State ||
-						!filter.ParentID.IsZero() && p.ParentID != filter.ParentID ||
-						!filter.SessionID.IsZero() && sessions[p.ID] != filter.SessionID ||
-						filter.Project != "" && !slices.ContainsFunc(p.Projects, func(l repo.ProjectLink) bool { return l.Project == filter.Project })
-				})
-				for _, limit := range []int{1, 2, 5, 1000} {
-					got := walkPlans(t, r, filter, limit)
-					if len(got) != len(want) {
-						t.Fatalf("%+v: %d plans, want %d", filter, len(got), len(want))
-					}
-					for i := range got {
-						wantPlan(t, got[i], want[i])
-					}
-				}
+				wantPlansListed(t, r, filter, slices.DeleteFunc(slices.Clone(all), func(p repo.Plan) bool { return !selects(filter, p, sessions[p.ID]) }))
 			}
+		}
+	}
+}
+
+// selects reports whether a filter selects a plan, which is of a session.
+func selects(filter repo.PlanFilter, p repo.Plan, session repo.ID) bool {
+	return (filter.Namespace == "" || p.Namespace == filter.Namespace) &&
+		(filter.Phase == "" || p.Phase == filter.Phase) && (filter.State == "" || p.State == filter.State) &&
+		(filter.ParentID.IsZero() || p.ParentID == filter.ParentID) &&
+		(filter.SessionID.IsZero() || session == filter.SessionID) &&
+		(filter.Project == "" || slices.ContainsFunc(p.Projects, func(l repo.ProjectLink) bool { return l.Project == filter.Project }))
+}
+
+// wantPlansListed wants a list to have these plans, in pages of any size.
+func wantPlansListed(t *testing.T, r repo.Repositories, filter repo.PlanFilter, want []repo.Plan) {
+	t.Helper()
+	for _, limit := range []int{1, 2, 5, 1000} {
+		got := walkPlans(t, r, filter, limit)
+		if len(got) != len(want) {
+			t.Fatalf("%+v: %d plans, want %d", filter, len(got), len(want))
+		}
+		for i := range got {
+			wantPlan(t, got[i], want[i])
 		}
 	}
 }

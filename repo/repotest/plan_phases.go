@@ -12,99 +12,135 @@ import (
 // Guarantee: Plans: A plan that has completed the last phase of its action is final, and cannot be cancelled.
 func testLifecyclePhases(t *testing.T, r repo.Repositories) {
 	all := []repo.Phase{repo.PhaseStrategize, repo.PhaseExecute, repo.PhaseApply}
-	enter := map[repo.Phase]repo.Transition{repo.PhaseExecute: repo.TransitionExecute, repo.PhaseApply: repo.TransitionApply}
 	for chosen := 1; chosen < 1<<len(all); chosen++ {
-		var phases []repo.Phase
+		p := phased{T: t, r: r}
 		for i, phase := range all {
 			if chosen&(1<<i) != 0 {
-				phases = append(phases, phase)
+				p.own = append(p.own, phase)
 			}
 		}
-		name := createAction(t, r, repo.ActionDefinition{Reusable: true, Phases: phases})
-		own, first := phases, repo.Stage{Phase: phases[0], State: repo.PlanQueued}
-		if len(phases) == len(all) {
-			phases = nil // as it is returned
+		p.action = createAction(t, r, repo.ActionDefinition{Reusable: true, Phases: p.own})
+		p.first = repo.Stage{Phase: p.own[0], State: repo.PlanQueued}
+		if p.stored = p.own; len(p.own) == len(all) {
+			p.stored = nil
 		}
-		begin := func() repo.Plan {
-			plan := usePlan(t, r, name, repo.UseAction{})
-			if plan.Stage != first || !slices.Equal(plan.Phases, phases) {
-				t.Errorf("a plan with %v begins at %v, with %v", phases, plan.Stage, plan.Phases)
-			}
-			wantPlan(t, getPlan(t, r, plan.ID), plan)
-			return plan
-		}
-		refused := func(plan repo.Plan, transition repo.Transition) {
-			t.Helper()
-			_, err := r.Plans().Transition(t.Context(), plan.ID, transition, causeOf(transition))
-			wantTransitionConflict(t, err, repo.TransitionConflictError{PlanID: plan.ID, Transition: transition, Stage: plan.Stage, Version: plan.Version})
-		}
-		reached, err := r.Plans().Claim(t.Context(), repo.Claim{Owner: randomName(), Namespaces: []string{begin().Namespace}, Actions: []string{name}})
-		if must(t, reached, err); len(reached) != 1 || reached[0].Plan.Phase != first.Phase || !slices.Equal(reached[0].Plan.Phases, phases) {
-			t.Fatalf("with %v: claimed %+v", phases, reached)
-		}
-		plan := reached[0].Plan
-		refused(plan, repo.TransitionRevert) // there is nothing before
+		plan := p.claim(p.begin().Namespace)
+		p.refuses(plan, repo.TransitionRevert) // there is nothing before
 		for _, phase := range all {
-			at := slices.Index(own, phase)
-			switch {
-			case at < 0:
-				if enter[phase] != "" {
-					refused(plan, enter[phase])
-				}
-				continue
-			case at > 0:
-				plan = move(t, r, plan.ID, enter[phase], repo.TransitionStart)
-			}
-			if enter[phase] != "" {
-				there, err := r.Plans().Transition(t.Context(), plan.ID, enter[phase], repo.Cause{})
-				if must(t, there, err); there.Moved || there.Stage != plan.Stage {
-					t.Errorf("%s moved it to %v", enter[phase], there.Stage)
-				}
-			}
-			last := at == len(own)-1
-			want := repo.Stage{Phase: phase, State: repo.PlanComplete}
-			if last {
-				want.State = repo.PlanApplied
-			}
-			if plan = move(t, r, plan.ID, repo.TransitionComplete); plan.Stage != want || plan.Live() == last {
-				t.Errorf("with %v: completing %s leads to %v", phases, phase, plan.Stage)
-			}
+			plan = p.complete(plan, phase)
 		}
-		wantPlan(t, getPlan(t, r, plan.ID), plan)
-		for _, transition := range rules.Transitions() {
-			after, err := r.Plans().Transition(t.Context(), plan.ID, transition, causeOf(transition))
-			if err == nil && after.Moved {
-				t.Errorf("with %v: %s moved a plan that is final to %v", phases, transition, after.Stage)
-			}
-		}
-		refused(plan, repo.TransitionCancel)
-		refused(plan, repo.TransitionRevert)
-		_, err = r.Plans().Use(t.Context(), name, repo.UseAction{ParentID: plan.ID})
-		wantTransitionConflict(t, err, repo.TransitionConflictError{PlanID: plan.ID, Transition: repo.TransitionUse, Stage: plan.Stage, Version: plan.Version})
-		if listed := walkPlans(t, r, repo.PlanFilter{Action: name, State: repo.PlanApplied}, 10); len(listed) != 1 || listed[0].ID != plan.ID {
-			t.Errorf("with %v: %+v are listed", phases, listed)
-		}
-		events := history(t, r, plan.ID)
-		if last := events[len(events)-1]; last.To != plan.Stage || events[0].To != first {
-			t.Errorf("with %v: the history is %+v", phases, events)
-		}
-
-		// The first one is where a plan is reverted to, and cannot be left by it.
-		plan = move(t, r, begin().ID, repo.TransitionStart, repo.TransitionFail, repo.TransitionRevert)
-		if plan.Stage != first || plan.ReversionCount != 1 {
-			t.Errorf("with %v: reverted to %v", phases, plan.Stage)
-		}
-		if len(own) > 1 {
-			move(t, r, plan.ID, repo.TransitionStart, repo.TransitionComplete, enter[own[1]])
-			if plan = move(t, r, plan.ID, repo.TransitionRevert); plan.Stage != first {
-				t.Errorf("with %v: reverted to %v", phases, plan.Stage)
-			}
-		}
-		move(t, r, plan.ID, repo.TransitionCancel)
-		refused(getPlan(t, r, plan.ID), repo.TransitionRevert)
+		p.wantFinal(plan)
+		p.revert()
 	}
 	for _, phases := range [][]repo.Phase{{"x"}, {repo.PhaseApply, repo.PhaseExecute}, {repo.PhaseExecute, repo.PhaseExecute}} {
 		_, err := r.Actions().Create(t.Context(), repo.NewAction{Name: actionName(r), ActionDefinition: repo.ActionDefinition{Phases: phases}})
 		wantInvalid(t, err, map[bool]string{true: "phases[0]", false: "phases[1]"}[len(phases) == 1])
 	}
+}
+
+var enter = map[repo.Phase]repo.Transition{repo.PhaseExecute: repo.TransitionExecute, repo.PhaseApply: repo.TransitionApply}
+
+// phased tests the plans of an action that has some of the phases.
+type phased struct {
+	*testing.T
+	r      repo.Repositories
+	action string
+	own    []repo.Phase
+	// stored are the phases as they are returned: all of them are none.
+	stored []repo.Phase
+	first  repo.Stage
+}
+
+func (p phased) begin() repo.Plan {
+	p.Helper()
+	plan := usePlan(p.T, p.r, p.action, repo.UseAction{})
+	if plan.Stage != p.first || !slices.Equal(plan.Phases, p.stored) {
+		p.Errorf("a plan with %v begins at %v, with %v", p.own, plan.Stage, plan.Phases)
+	}
+	wantPlan(p.T, getPlan(p.T, p.r, plan.ID), plan)
+	return plan
+}
+
+func (p phased) claim(namespace string) repo.Plan {
+	p.Helper()
+	reached, err := p.r.Plans().Claim(p.Context(), repo.Claim{Owner: randomName(), Namespaces: []string{namespace}, Actions: []string{p.action}})
+	if must(p.T, reached, err); len(reached) != 1 || reached[0].Plan.Phase != p.first.Phase || !slices.Equal(reached[0].Plan.Phases, p.stored) {
+		p.Fatalf("with %v: claimed %+v", p.own, reached)
+	}
+	return reached[0].Plan
+}
+
+func (p phased) refuses(plan repo.Plan, transition repo.Transition) {
+	p.Helper()
+	_, err := p.r.Plans().Transition(p.Context(), plan.ID, transition, causeOf(transition))
+	wantTransitionConflict(p.T, err, repo.TransitionConflictError{PlanID: plan.ID, Transition: transition, Stage: plan.Stage, Version: plan.Version})
+}
+
+// complete begins and completes a phase, if it is one of the plan's: the first one was begun.
+func (p phased) complete(plan repo.Plan, phase repo.Phase) repo.Plan {
+	p.Helper()
+	at := slices.Index(p.own, phase)
+	switch {
+	case at < 0:
+		if enter[phase] != "" {
+			p.refuses(plan, enter[phase])
+		}
+		return plan
+	case at > 0:
+		plan = move(p.T, p.r, plan.ID, enter[phase], repo.TransitionStart)
+	}
+	if enter[phase] != "" {
+		there, err := p.r.Plans().Transition(p.Context(), plan.ID, enter[phase], repo.Cause{})
+		if must(p.T, there, err); there.Moved || there.Stage != plan.Stage {
+			p.Errorf("%s moved it to %v", enter[phase], there.Stage)
+		}
+	}
+	last := at == len(p.own)-1
+	want := repo.Stage{Phase: phase, State: repo.PlanComplete}
+	if last {
+		want.State = repo.PlanApplied
+	}
+	if plan = move(p.T, p.r, plan.ID, repo.TransitionComplete); plan.Stage != want || plan.Live() == last {
+		p.Errorf("with %v: completing %s leads to %v", p.own, phase, plan.Stage)
+	}
+	return plan
+}
+
+func (p phased) wantFinal(plan repo.Plan) {
+	p.Helper()
+	wantPlan(p.T, getPlan(p.T, p.r, plan.ID), plan)
+	for _, transition := range rules.Transitions() {
+		after, err := p.r.Plans().Transition(p.Context(), plan.ID, transition, causeOf(transition))
+		if err == nil && after.Moved {
+			p.Errorf("with %v: %s moved a plan that is final to %v", p.own, transition, after.Stage)
+		}
+	}
+	p.refuses(plan, repo.TransitionCancel)
+	p.refuses(plan, repo.TransitionRevert)
+	_, err := p.r.Plans().Use(p.Context(), p.action, repo.UseAction{ParentID: plan.ID})
+	wantTransitionConflict(p.T, err, repo.TransitionConflictError{PlanID: plan.ID, Transition: repo.TransitionUse, Stage: plan.Stage, Version: plan.Version})
+	if listed := walkPlans(p.T, p.r, repo.PlanFilter{Action: p.action, State: repo.PlanApplied}, 10); len(listed) != 1 || listed[0].ID != plan.ID {
+		p.Errorf("with %v: %+v are listed", p.own, listed)
+	}
+	events := history(p.T, p.r, plan.ID)
+	if last := events[len(events)-1]; last.To != plan.Stage || events[0].To != p.first {
+		p.Errorf("with %v: the history is %+v", p.own, events)
+	}
+}
+
+// revert wants the first phase to be where a plan is reverted to, which cannot be left by it.
+func (p phased) revert() {
+	p.Helper()
+	plan := move(p.T, p.r, p.begin().ID, repo.TransitionStart, repo.TransitionFail, repo.TransitionRevert)
+	if plan.Stage != p.first || plan.ReversionCount != 1 {
+		p.Errorf("with %v: reverted to %v", p.own, plan.Stage)
+	}
+	if len(p.own) > 1 {
+		move(p.T, p.r, plan.ID, repo.TransitionStart, repo.TransitionComplete, enter[p.own[1]])
+		if plan = move(p.T, p.r, plan.ID, repo.TransitionRevert); plan.Stage != p.first {
+			p.Errorf("with %v: reverted to %v", p.own, plan.Stage)
+		}
+	}
+	move(p.T, p.r, plan.ID, repo.TransitionCancel)
+	p.refuses(getPlan(p.T, p.r, plan.ID), repo.TransitionRevert)
 }

@@ -269,7 +269,19 @@ func testUseArguments(t *testing.T, r repo.Repositories) {
 			wantInvalid(t, err, field)
 		}
 	}
-	// What a pattern costs is bounded.
+	wantPatternBounded(t, r, namespace)
+	if made := walkPlans(t, r, repo.PlanFilter{Namespace: namespace}, 10); len(made) != 0 {
+		t.Errorf("%d plans were made", len(made))
+	}
+	_, err := r.Plans().Use(t.Context(), name, repo.UseAction{})
+	wantInvalid(t, err, "arguments.branch")
+	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{Arguments: []repo.ArgumentValue{branch, branch}})
+	wantInvalid(t, err, "arguments[1]")
+}
+
+// wantPatternBounded wants what a pattern costs to be bounded.
+func wantPatternBounded(t *testing.T, r repo.Repositories, namespace string) {
+	t.Helper()
 	costly := createAction(t, r, repo.ActionDefinition{Reusable: true, DefinitionOfDone: "d", Arguments: []repo.Argument{
 		{Name: "short", Type: repo.ArgumentString, Pattern: "(.?){1000}y", Max: ptr(10.0)},
 		{Name: "long", Type: repo.ArgumentString, Pattern: "(.?){1000}y"},
@@ -280,13 +292,6 @@ func testUseArguments(t *testing.T, r repo.Repositories) {
 		}})
 		wantInvalid(t, err, "arguments."+name)
 	}
-	if made := walkPlans(t, r, repo.PlanFilter{Namespace: namespace}, 10); len(made) != 0 {
-		t.Errorf("%d plans were made", len(made))
-	}
-	_, err := r.Plans().Use(t.Context(), name, repo.UseAction{})
-	wantInvalid(t, err, "arguments.branch")
-	_, err = r.Plans().Use(t.Context(), name, repo.UseAction{Arguments: []repo.ArgumentValue{branch, branch}})
-	wantInvalid(t, err, "arguments[1]")
 }
 
 func testUseInvalid(t *testing.T, r repo.Repositories) {

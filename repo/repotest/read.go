@@ -273,22 +273,7 @@ func testEachSession(t *testing.T, r repo.Repositories) {
 	}
 	half := user(strings.Repeat("x", limits.MaxReadBytes/2)) // only two fit into one Read
 	messages := [][]repo.NewMessage{{half}, {half, user("a")}, {half, half, half}, nil, {user("b")}, {half, user("c")}}
-	changes := make([]repo.StateChange, limits.MaxStateChanges)
-	made := map[repo.ID]int{} // the server's clock may step, so that the list has another order
-	for i, messages := range messages {
-		id := createAs(t, s, repo.NewSession{Namespace: namespace, Owner: "o"}).ID
-		made[id] = i
-		if len(messages) > 0 {
-			appendTo(t, s, id, messages...)
-		}
-		for first := 0; first < limits.MaxStateReadKeys && i < 3; first += len(changes) { // each has as many as fit into one Read
-			for n := range changes {
-				changes[n] = repo.StateChange{Scope: repo.Scope{SessionID: id}, Key: strconv.Itoa(first + n), Value: []byte("1")}
-			}
-			versions, err := r.State().Change(t.Context(), changes)
-			must(t, versions, err)
-		}
-	}
+	made := largeSessions(t, r, namespace, messages)
 	createAs(t, s, repo.NewSession{Namespace: namespace, Owner: "another"})
 	page, err := s.List(t.Context(), filter, repo.Page{})
 	must(t, page, err)
@@ -323,6 +308,30 @@ func testEachSession(t *testing.T, r repo.Repositories) {
 			}
 		}
 	}
+}
+
+// largeSessions makes a session for each list of messages, and returns which is whose. The first three have as much state as fits into one
+// Read.
+func largeSessions(t *testing.T, r repo.Repositories, namespace string, messages [][]repo.NewMessage) map[repo.ID]int {
+	t.Helper()
+	s := r.Sessions()
+	changes := make([]repo.StateChange, limits.MaxStateChanges)
+	made := map[repo.ID]int{} // the server's clock may step, so that the list has another order
+	for i, messages := range messages {
+		id := createAs(t, s, repo.NewSession{Namespace: namespace, Owner: "o"}).ID
+		made[id] = i
+		if len(messages) > 0 {
+			appendTo(t, s, id, messages...)
+		}
+		for first := 0; first < limits.MaxStateReadKeys && i < 3; first += len(changes) {
+			for n := range changes {
+				changes[n] = repo.StateChange{Scope: repo.Scope{SessionID: id}, Key: strconv.Itoa(first + n), Value: []byte("1")}
+			}
+			versions, err := r.State().Change(t.Context(), changes)
+			must(t, versions, err)
+		}
+	}
+	return made
 }
 
 // without returns the messages without their contents.
@@ -422,6 +431,33 @@ func testReadLimits(t *testing.T, s repo.Sessions) {
 func testReadIsOneMoment(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	ids, common := []repo.ID{create(t, s), create(t, s)}, shared()
+	defer changeTogether(t, store, ids, common)()
+	for round := range 50 {
+		wantOneMoment(t, s, ids, common)
+		for range 10 { // whose statements follow one another closely
+			wantOneMomentOf(t, s, ids[1], common)
+		}
+		first := get(t, s, ids[0]).MessageCount
+		await.For(t, "two Gets differ", func() bool { return get(t, s, ids[1]).MessageCount != first })
+		if round%10 > 0 {
+			continue
+		}
+		err := store.InTx(t.Context(), func(_ context.Context, tx repo.Repositories) error {
+			for range 20 {
+				wantOneMoment(t, tx.Sessions(), ids, common)
+				wantOneMomentOf(t, tx.Sessions(), ids[1], common)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatalf("InTx: %v", err)
+		}
+	}
+}
+
+// changeTogether changes two sessions, a state of the second one, and a shared state, again and again, until it is stopped.
+func changeTogether(t *testing.T, store repo.Store, ids []repo.ID, common repo.Scope) (stop func()) {
+	t.Helper()
 	var done atomic.Bool
 	stopped := make(chan struct{})
 	go func() {
@@ -444,66 +480,51 @@ func testReadIsOneMoment(t *testing.T, store repo.Store) {
 			}
 		}
 	}()
-	defer func() { done.Store(true); <-stopped }()
-	check := func(s repo.Sessions) {
-		snapshot, err := s.Read(t.Context(), repo.ReadSessions{IDs: ids, Last: 1, State: true, Scopes: []string{common.Name}})
-		if err != nil {
-			t.Fatalf("Read: %v", err)
+	return func() { done.Store(true); <-stopped }
+}
+
+// wantOneMoment wants a Read of two sessions to see the same changes in all.
+func wantOneMoment(t *testing.T, s repo.Sessions, ids []repo.ID, common repo.Scope) {
+	t.Helper()
+	snapshot, err := s.Read(t.Context(), repo.ReadSessions{IDs: ids, Last: 1, State: true, Scopes: []string{common.Name}})
+	if err != nil {
+		t.Fatalf("Read: %v", err)
+	}
+	a, b := snapshot.Sessions[0], snapshot.Sessions[1]
+	if a.Session.MessageCount != b.Session.MessageCount {
+		t.Fatalf("a Read saw %d messages in one session, and %d in the other", a.Session.MessageCount, b.Session.MessageCount)
+	}
+	for _, state := range []repo.ScopeState{b.State, snapshot.Scopes[0]} {
+		rounds := "0"
+		if len(state.Values) == 1 {
+			rounds = string(state.Values[0].Value)
 		}
-		a, b := snapshot.Sessions[0], snapshot.Sessions[1]
-		if a.Session.MessageCount != b.Session.MessageCount {
-			t.Fatalf("a Read saw %d messages in one session, and %d in the other", a.Session.MessageCount, b.Session.MessageCount)
-		}
-		for _, state := range []repo.ScopeState{b.State, snapshot.Scopes[0]} {
-			rounds := "0"
-			if len(state.Values) == 1 {
-				rounds = string(state.Values[0].Value)
-			}
-			if rounds != strconv.FormatInt(a.Session.MessageCount, 10) {
-				t.Fatalf("a Read saw %d messages, and %s rounds in a state", a.Session.MessageCount, rounds)
-			}
-		}
-		for _, entry := range snapshot.Sessions {
-			if last := entry.Messages; int64(len(last)) != min(1, a.Session.MessageCount) || len(last) > 0 && last[0].Sequence != a.Session.MessageCount-1 {
-				t.Fatalf("of %d messages a Read saw the last one %+v", a.Session.MessageCount, last)
-			}
+		if rounds != strconv.FormatInt(a.Session.MessageCount, 10) {
+			t.Fatalf("a Read saw %d messages, and %s rounds in a state", a.Session.MessageCount, rounds)
 		}
 	}
-	checkOne := func(s repo.Sessions) {
-		snapshot, err := s.Read(t.Context(), repo.ReadSessions{IDs: ids[1:], Last: 1, State: true, Scopes: []string{common.Name}})
-		if err != nil {
-			t.Fatalf("Read: %v", err)
-		}
-		entry := snapshot.Sessions[0]
-		want := entry.Session.MessageCount
-		for _, state := range []repo.ScopeState{entry.State, snapshot.Scopes[0]} {
-			if got := len(state.Values); want > 0 && (got != 1 || string(state.Values[0].Value) != strconv.FormatInt(want, 10)) {
-				t.Fatalf("a Read saw %d messages, and a state %+v", want, state.Values)
-			}
-		}
-		if last := entry.Messages; want > 0 && (len(last) != 1 || last[0].Sequence != want-1) {
-			t.Fatalf("of %d messages a Read saw the last one %+v", want, last)
+	for _, entry := range snapshot.Sessions {
+		if last := entry.Messages; int64(len(last)) != min(1, a.Session.MessageCount) || len(last) > 0 && last[0].Sequence != a.Session.MessageCount-1 {
+			t.Fatalf("of %d messages a Read saw the last one %+v", a.Session.MessageCount, last)
 		}
 	}
-	for round := range 50 {
-		check(s)
-		for range 10 { // whose statements follow one another closely
-			checkOne(s)
+}
+
+// wantOneMomentOf wants that of a Read of one session and its states.
+func wantOneMomentOf(t *testing.T, s repo.Sessions, id repo.ID, common repo.Scope) {
+	t.Helper()
+	snapshot, err := s.Read(t.Context(), repo.ReadSessions{IDs: []repo.ID{id}, Last: 1, State: true, Scopes: []string{common.Name}})
+	if err != nil {
+		t.Fatalf("Read: %v", err)
+	}
+	entry := snapshot.Sessions[0]
+	want := entry.Session.MessageCount
+	for _, state := range []repo.ScopeState{entry.State, snapshot.Scopes[0]} {
+		if got := len(state.Values); want > 0 && (got != 1 || string(state.Values[0].Value) != strconv.FormatInt(want, 10)) {
+			t.Fatalf("a Read saw %d messages, and a state %+v", want, state.Values)
 		}
-		first := get(t, s, ids[0]).MessageCount
-		await.For(t, "two Gets differ", func() bool { return get(t, s, ids[1]).MessageCount != first })
-		if round%10 > 0 {
-			continue
-		}
-		err := store.InTx(t.Context(), func(_ context.Context, tx repo.Repositories) error {
-			for range 20 {
-				check(tx.Sessions())
-				checkOne(tx.Sessions())
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatalf("InTx: %v", err)
-		}
+	}
+	if last := entry.Messages; want > 0 && (len(last) != 1 || last[0].Sequence != want-1) {
+		t.Fatalf("of %d messages a Read saw the last one %+v", want, last)
 	}
 }

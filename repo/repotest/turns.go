@@ -271,13 +271,18 @@ func testTurnAllOrNothing(t *testing.T, r repo.Repositories) {
 	refused("usage", func(turn *repo.Turn) { turn.Usage = &repo.NewUsage{ID: once.ID, Cost: 2} }, func(err error) {
 		wantUsageConflict(t, err, repo.ExistsError{Kind: "usage", SessionID: id, ID: once.ID, Field: "cost"})
 	})
-	document := export(t, r.Sessions(), id) // without a trace of them
+	wantAddedLater(t, r, id, fullTurn(scope))
+}
+
+// wantAddedLater wants that refused turns have left no trace, and that a turn is added once the budget of 10 allows it.
+func wantAddedLater(t *testing.T, r repo.Repositories, id repo.ID, turn repo.Turn) {
+	t.Helper()
+	document := export(t, r.Sessions(), id)
 	if strings.Contains(string(document), `"state"`) {
 		t.Errorf("the export is %s", brief(document))
 	}
-	turn := fullTurn(scope)
 	turn.Usage.Cost = 10
-	_, err = r.Sessions().AppendTurn(t.Context(), inSession(id, turn))
+	_, err := r.Sessions().AppendTurn(t.Context(), inSession(id, turn))
 	wantBudgetExceeded(t, err, repo.LimitExceededError{Kind: "budget", ID: id, Limit: 10, Current: 1, Requested: 10})
 	update(t, r.Sessions(), id, repo.SessionUpdate{Budget: ptr(repo.Cost(11))})
 	if added := addTurn(t, r, id, turn); added.Repeated || added.Usage.Cost != 11 {
@@ -533,7 +538,14 @@ func testTurnExisting(t *testing.T, r repo.Repositories) {
 		}
 		wantMessages(t, again.Messages, added.Messages)
 	}
-	// The id is one of its session, of a turn that has one, and values are checked all the same.
+	wantExistingChecked(t, r, id, turn)
+}
+
+// wantExistingChecked wants that the id of a stored turn is one of its session, of a turn that has one, and that values are checked all
+// the same.
+func wantExistingChecked(t *testing.T, r repo.Repositories, id repo.ID, turn repo.Turn) {
+	t.Helper()
+	s := r.Sessions()
 	if added := addTurn(t, r, create(t, s), turn); added.Repeated {
 		t.Error("a turn of another session is repeated")
 	}

@@ -66,6 +66,12 @@ func testBranch(t *testing.T, store repo.Store) {
 	if _, err := window.Read(t.Context(), store.Sessions(), repo.NewID(), window.Options{Tokens: 1, Head: new(int64)}); !errors.Is(err, repo.ErrNotFound) {
 		t.Errorf("of no session: %v", err)
 	}
+	wantHeadChecked(t, store, id)
+}
+
+// wantHeadChecked wants a head that is no message to be refused.
+func wantHeadChecked(t *testing.T, store repo.Store, id repo.ID) {
+	t.Helper()
 	for _, head := range []int64{-1, 1000} {
 		o := window.Options{Tokens: 100, Head: &head}
 		_, err := window.Read(t.Context(), store.Sessions(), id, o)

@@ -248,7 +248,24 @@ func (c *conversation) step() {
 		c.calls++
 		ids = append(ids, fmt.Sprint("call", c.calls))
 	}
-	var messages []repo.NewMessage
+	calls := c.think(c.callsOf(ids)...)
+	if c.r.IntN(4) == 0 { // one after the other
+		for _, m := range calls {
+			c.append(nil, m)
+			c.look()
+		}
+	} else {
+		c.append(nil, calls...)
+		c.look()
+	}
+	if calls[len(calls)-1].Kind == repo.KindReasoning {
+		return
+	}
+	c.answer(ids)
+}
+
+// callsOf returns messages that make the calls.
+func (c *conversation) callsOf(ids []string) (messages []repo.NewMessage) {
 	if c.r.IntN(4) == 0 {
 		messages = append(messages, c.message(repo.RoleAssistant, "I look", ""))
 	}
@@ -267,19 +284,12 @@ func (c *conversation) step() {
 		}
 		messages = append(messages, m)
 	}
-	calls := c.think(messages...)
-	if c.r.IntN(4) == 0 { // one after the other
-		for _, m := range calls {
-			c.append(nil, m)
-			c.look()
-		}
-	} else {
-		c.append(nil, calls...)
-		c.look()
-	}
-	if calls[len(calls)-1].Kind == repo.KindReasoning {
-		return
-	}
+	return messages
+}
+
+// answer gets the results of some of the calls, in any order.
+func (c *conversation) answer(ids []string) {
+	c.Helper()
 	c.r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	var ready []string
 	for _, id := range ids {
@@ -426,12 +436,11 @@ func (n needs) sum(o window.Options) (tokens int64, messages int) {
 	return tokens, len(n.all)
 }
 
-func (c *conversation) needs() (n needs) {
+// answers returns the unit of each message, how many results each unit lacks, and the places of messages whose results are the first
+// ones of their calls.
+func (c *conversation) answers() (unitOf map[int64]int, missing map[int]int, fresh []int) {
 	open := map[string]int{} // the units of calls without a result
-	missing := map[int]int{} // by units
-	unitOf := map[int64]int{}
-	covered, summary, lastSaid := int64(none), none, none
-	var fresh []int
+	missing, unitOf = map[int]int{}, map[int64]int{}
 	for i, s := range c.path {
 		unitOf[s.Sequence] = s.unit
 		for _, id := range s.calls {
@@ -452,6 +461,14 @@ func (c *conversation) needs() (n needs) {
 				delete(open, id)
 			}
 		}
+	}
+	return unitOf, missing, fresh
+}
+
+func (c *conversation) needs() (n needs) {
+	unitOf, missing, fresh := c.answers()
+	covered, summary, lastSaid := int64(none), none, none
+	for i, s := range c.path {
 		switch {
 		case s.Kind == repo.KindSummary:
 			summary = i

@@ -68,12 +68,12 @@ func prepare(ctx context.Context, w workload, service session.Service) ([]sessio
 // the session is part of its latency.
 func drive(ctx context.Context, w workload, service session.Service, sessions []session.Session, round int, duration time.Duration) (result, error) {
 	begin := time.Now()
+	goesOn := func() bool { return time.Since(begin) < duration && ctx.Err() == nil }
 	parts, errs := make([]result, w.writers), make([]error, w.writers)
 	last := make([]string, w.writers)
 	var all sync.WaitGroup
 	for writer := range w.writers {
 		all.Go(func() {
-			part := &parts[writer]
 			mine := []session.Session{sessions[0]}
 			if len(sessions) > 1 {
 				mine = nil
@@ -81,39 +81,7 @@ func drive(ctx context.Context, w workload, service session.Service, sessions []
 					mine = append(mine, sessions[i])
 				}
 			}
-			for i := range mine {
-				if mine[i], errs[writer] = reread(ctx, service, mine[i]); errs[writer] != nil {
-					return
-				}
-			}
-			key := fmt.Sprintf("app:key%d", writer)
-			for i := 0; time.Since(begin) < duration && ctx.Err() == nil; i++ {
-				at, id := i%len(mine), fmt.Sprintf("%d/%d/%d", round, writer, i)
-				event := &session.Event{
-					ID: id, InvocationID: id, Author: "user", Timestamp: time.Now(),
-					LLMResponse: model.LLMResponse{Content: genai.NewContentFromText(strings.Repeat("x", textBytes), genai.RoleUser)},
-				}
-				if w.shared {
-					event.Actions.StateDelta = map[string]any{key: id}
-				}
-				started := time.Now()
-				err := service.AppendEvent(ctx, mine[at], event)
-				for err != nil && time.Since(begin) < duration && ctx.Err() == nil {
-					part.refused++
-					if mine[at], errs[writer] = reread(ctx, service, mine[at]); errs[writer] != nil {
-						return
-					}
-					event.Timestamp = time.Now()
-					err = service.AppendEvent(ctx, mine[at], event)
-				}
-				if err != nil {
-					part.refused++
-					return
-				}
-				part.appends++
-				part.latencies = append(part.latencies, time.Since(started))
-				last[writer] = id
-			}
+			parts[writer], last[writer], errs[writer] = write(ctx, w, service, mine, fmt.Sprintf("%d/%d", round, writer), keyOf(writer), goesOn)
 		})
 	}
 	all.Wait()
@@ -135,11 +103,53 @@ func drive(ctx context.Context, w workload, service session.Service, sessions []
 		return total, err
 	}
 	for writer, want := range last {
-		if got, err := now.State().Get(fmt.Sprintf("app:key%d", writer)); want != "" && (err != nil || got != want) {
+		if got, err := now.State().Get(keyOf(writer)); want != "" && (err != nil || got != want) {
 			total.lost++
 		}
 	}
 	return total, nil
+}
+
+// keyOf returns the key that a writer changes in the state that all share.
+func keyOf(writer int) string { return fmt.Sprintf("app:key%d", writer) }
+
+// write has one writer append to its sessions in turn. It returns the id of the last event that was stored, too.
+func write(
+	ctx context.Context, w workload, service session.Service, mine []session.Session, name, key string, goesOn func() bool,
+) (part result, last string, err error) {
+	for i := range mine {
+		if mine[i], err = reread(ctx, service, mine[i]); err != nil {
+			return part, last, err
+		}
+	}
+	for i := 0; goesOn(); i++ {
+		at, id := i%len(mine), fmt.Sprintf("%s/%d", name, i)
+		event := &session.Event{
+			ID: id, InvocationID: id, Author: "user", Timestamp: time.Now(),
+			LLMResponse: model.LLMResponse{Content: genai.NewContentFromText(strings.Repeat("x", textBytes), genai.RoleUser)},
+		}
+		if w.shared {
+			event.Actions.StateDelta = map[string]any{key: id}
+		}
+		started := time.Now()
+		refused := service.AppendEvent(ctx, mine[at], event)
+		for refused != nil && goesOn() {
+			part.refused++
+			if mine[at], err = reread(ctx, service, mine[at]); err != nil {
+				return part, last, err
+			}
+			event.Timestamp = time.Now()
+			refused = service.AppendEvent(ctx, mine[at], event)
+		}
+		if refused != nil {
+			part.refused++
+			return part, last, nil
+		}
+		part.appends++
+		part.latencies = append(part.latencies, time.Since(started))
+		last = id
+	}
+	return part, last, nil
 }
 
 func reread(ctx context.Context, service session.Service, of session.Session) (session.Session, error) {
