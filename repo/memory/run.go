@@ -58,12 +58,17 @@ func each[Row, Value any](rows []Row, valueOf func(Row) Value) []Value {
 	return values
 }
 
-// pageOf sorts the rows that were found, and makes a page of them.
+// pageOf makes a page of the first of the rows that were found. It sorts no others.
 func pageOf[Row, Filter, Place, Entity any](
 	list rules.List[Filter, Place, Entity], found []Row, compare func(a, b Row) int, entityOf func(Row) Entity,
 ) (repo.List[Entity], error) {
-	slices.SortFunc(found, compare)
-	return rules.PageOf(list, found, func(row Row) (Entity, error) { return entityOf(row), nil })
+	sorted, most := []Row{}, list.Limit+1 // one more tells that there is a next page
+	for _, row := range found {
+		if at, _ := slices.BinarySearchFunc(sorted, row, compare); at < most {
+			sorted = slices.Insert(sorted[:min(len(sorted), most-1)], at, row)
+		}
+	}
+	return rules.PageOf(list, sorted, func(row Row) (Entity, error) { return entityOf(row), nil })
 }
 
 // same is the entity of a row that is one.
