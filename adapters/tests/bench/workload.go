@@ -143,7 +143,7 @@ func write(
 		}
 		if refused != nil {
 			part.refused++
-			return part, last, nil
+			break
 		}
 		part.appends++
 		part.latencies = append(part.latencies, time.Since(started))
