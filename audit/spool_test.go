@@ -145,7 +145,7 @@ func TestSpoolSurvivesKill(t *testing.T) {
 	told := 0
 	for _, line := range lines {
 		id, found := strings.CutPrefix(line, "spooled ")
-		if !found || len(id) != 26 { // the last line may be torn
+		if !found || len(id) != 36 { // the last line may be torn
 			continue
 		}
 		told++

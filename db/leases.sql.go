@@ -51,14 +51,13 @@ WHERE l.namespace = $1::text AND l.owner IS NOT NULL AND (l.kind, l.name) > ($2:
     AND ($4::text IS NULL OR l.name = $4::text)
     AND ($5::text IS NULL OR l.owner = $5::text)
     AND ($6::text IS NULL OR l.kind = $6::text)
-    AND ($7::text IS NULL OR l.name = CASE l.kind WHEN 'session' THEN $7::text WHEN 'plan' THEN $7::text ELSE $8::text END)
-    AND (l.expires_at <= statement_timestamp()) = ANY($9::boolean[])
-    AND ($10::text IS NULL OR CASE l.kind
+    AND (l.expires_at <= statement_timestamp()) = ANY($7::boolean[])
+    AND ($8::text IS NULL OR CASE l.kind
         WHEN 'session' THEN (SELECT s.namespace FROM sessions s WHERE s.id = l.name::uuid)
         WHEN 'plan' THEN (SELECT p.namespace FROM plans p WHERE p.id = l.name::uuid)
         ELSE l.namespace
-    END = $10::text)
-ORDER BY l.kind, l.name LIMIT $11
+    END = $8::text)
+ORDER BY l.kind, l.name LIMIT $9
 `
 
 type LeaseListParams struct {
@@ -68,8 +67,6 @@ type LeaseListParams struct {
 	Name       *string
 	Owner      *string
 	Kind       *string
-	ID         *string
-	Text       string
 	HasExpired []bool
 	View       *string
 	MaxRows    int32
@@ -86,7 +83,7 @@ type LeaseListRow struct {
 }
 
 // Index: leases_pkey or leases_namespace_owner_kind_name_idx, sessions_pkey, plans_pkey or plans_root_id_id_key. The query is
-// rewritten before it is sent: see audit_lists.sql. A name of any kind is that of a session or a plan if it is an id. view: the lease
+// rewritten before it is sent: see audit_lists.sql. view: the lease
 // of a session or a plan is in the namespace local, whatever that of the session or the plan is, which decides.
 func (q *Queries) LeaseList(ctx context.Context, db DBTX, arg LeaseListParams) ([]LeaseListRow, error) {
 	rows, err := db.Query(ctx, leaseList,
@@ -96,8 +93,6 @@ func (q *Queries) LeaseList(ctx context.Context, db DBTX, arg LeaseListParams) (
 		arg.Name,
 		arg.Owner,
 		arg.Kind,
-		arg.ID,
-		arg.Text,
 		arg.HasExpired,
 		arg.View,
 		arg.MaxRows,

@@ -327,7 +327,7 @@ func (l *look) event(kind, namespace string, session, plan repo.ID, details map[
 }
 
 // id is the id in the path.
-func (l *look) id() repo.ID { return ok(repo.ParseID(strings.ToUpper(l.r.PathValue("id")))) }
+func (l *look) id() repo.ID { return ok(repo.ParseID(l.r.PathValue("id"))) }
 
 // given is the id that a parameter has. Zero: none.
 func (l *look) given(name string) (id repo.ID) {

@@ -25,7 +25,7 @@ func (l *look) search() *page {
 			check(err)
 		}
 	}
-	if id, err := repo.ParseID(strings.ToUpper(asked)); err == nil {
+	if id, err := repo.ParseID(asked); err == nil {
 		_, err := l.store.Sessions().Get(l.ctx, id)
 		found("session", l.addressed("/sessions/", id, ""), err)
 		_, err = l.store.Plans().Get(l.ctx, id)

@@ -92,7 +92,7 @@ func attributes(span tracetest.SpanStub) map[string]string {
 // open returns a store on the server of AGENTSTORE_TEST_DATABASE_URL, in a schema of its own, or without one in memory.
 func open(t *testing.T, w *world) (store *agentstore.Store, groups bool) {
 	t.Helper()
-	url, schema := os.Getenv("AGENTSTORE_TEST_DATABASE_URL"), "otel_"+strings.ToLower(repo.NewID().String())
+	url, schema := os.Getenv("AGENTSTORE_TEST_DATABASE_URL"), "otel_"+strings.ReplaceAll(repo.NewID().String(), "-", "")
 	if url == "" {
 		url = "memory://" + schema
 	}

@@ -141,7 +141,7 @@ WHERE l.namespace = old.namespace AND l.kind = old.kind AND l.name = old.name;
 
 -- name: LeaseList :many
 -- Index: leases_pkey or leases_namespace_owner_kind_name_idx, sessions_pkey, plans_pkey or plans_root_id_id_key. The query is
--- rewritten before it is sent: see audit_lists.sql. A name of any kind is that of a session or a plan if it is an id. view: the lease
+-- rewritten before it is sent: see audit_lists.sql. view: the lease
 -- of a session or a plan is in the namespace local, whatever that of the session or the plan is, which decides.
 SELECT l.kind, l.name, l.owner::text AS owner, l.token, l.acquired_at, l.expires_at, (l.expires_at <= statement_timestamp())::boolean AS expired
 FROM leases l
@@ -149,7 +149,6 @@ WHERE l.namespace = @namespace::text AND l.owner IS NOT NULL AND (l.kind, l.name
     AND (sqlc.narg(name)::text IS NULL OR l.name = sqlc.narg(name)::text)
     AND (sqlc.narg(owner)::text IS NULL OR l.owner = sqlc.narg(owner)::text)
     AND (sqlc.narg(kind)::text IS NULL OR l.kind = sqlc.narg(kind)::text)
-    AND (sqlc.narg(id)::text IS NULL OR l.name = CASE l.kind WHEN 'session' THEN sqlc.narg(id)::text WHEN 'plan' THEN sqlc.narg(id)::text ELSE @text::text END)
     AND (l.expires_at <= statement_timestamp()) = ANY(@has_expired::boolean[])
     AND (sqlc.narg(view)::text IS NULL OR CASE l.kind
         WHEN 'session' THEN (SELECT s.namespace FROM sessions s WHERE s.id = l.name::uuid)

@@ -9,7 +9,6 @@ require (
 
 require (
 	github.com/google/uuid v1.6.0 // indirect
-	github.com/oklog/ulid/v2 v2.1.2 // indirect
 	golang.org/x/sync v0.22.0 // indirect
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oklog/ulid/v2"
+	"github.com/seed-df90f812/agentstore/repo"
 )
 
 // A cursor begins with the version of its layout and 8 bytes of the filter's hash. The
@@ -26,7 +26,7 @@ const maxName = 1024
 // Place is the last entry of a page: lists are ordered by time, then id.
 type Place struct {
 	CreatedAt time.Time
-	ID        ulid.ULID
+	ID        repo.ID
 	// Coarse: the list is not in the order of the exact time where the page ended.
 	Coarse bool
 }
@@ -54,12 +54,12 @@ func Decode(text string, filter ...string) (Place, error) {
 	if err != nil {
 		return Place{}, err
 	}
-	const size = 8 + len(ulid.ULID{})
+	const size = 8 + len(repo.ID{})
 	if len(raw) != size && (len(raw) != size+1 || raw[size] != 1) {
 		return Place{}, errMalformed
 	}
 	place := Place{
-		CreatedAt: time.UnixMicro(int64(binary.BigEndian.Uint64(raw))).UTC(), ID: ulid.ULID(raw[8:size]), Coarse: len(raw) > size,
+		CreatedAt: time.UnixMicro(int64(binary.BigEndian.Uint64(raw))).UTC(), ID: repo.ID(raw[8:size]), Coarse: len(raw) > size,
 	}
 	if year := place.CreatedAt.Year(); year < 1 || year > 9999 {
 		return Place{}, errMalformed
@@ -78,18 +78,18 @@ func DecodeName(text string, filter ...string) (string, error) {
 }
 
 // EncodeID returns the cursor of a place in a list that is ordered by id.
-func EncodeID(id ulid.ULID, filter ...string) string { return EncodeName(string(id[:]), filter...) }
+func EncodeID(id repo.ID, filter ...string) string { return EncodeName(string(id[:]), filter...) }
 
 // DecodeID is like Decode, for the cursors of EncodeID.
-func DecodeID(text string, filter ...string) (ulid.ULID, error) {
+func DecodeID(text string, filter ...string) (repo.ID, error) {
 	raw, err := decode(nameVersion, text, filter)
 	if err != nil {
-		return ulid.ULID{}, err
+		return repo.ID{}, err
 	}
-	if len(raw) != len(ulid.ULID{}) {
-		return ulid.ULID{}, errMalformed
+	if len(raw) != len(repo.ID{}) {
+		return repo.ID{}, errMalformed
 	}
-	return ulid.ULID(raw), nil
+	return repo.ID(raw), nil
 }
 
 func encode(version byte, place string, filter []string) string {

@@ -6,20 +6,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oklog/ulid/v2"
+	"github.com/seed-df90f812/agentstore/repo"
 
 	"github.com/seed-df90f812/agentstore/internal/cursor"
 )
 
-var place = cursor.Place{CreatedAt: time.Date(2026, 2, 3, 4, 5, 6, 789001000, time.UTC), ID: ulid.ULID{1, 2, 3, 15: 16}}
+var place = cursor.Place{CreatedAt: time.Date(2026, 2, 3, 4, 5, 6, 789001000, time.UTC), ID: repo.ID{1, 2, 3, 15: 16}}
 
 func TestRoundTrip(t *testing.T) {
 	for name, want := range map[string]cursor.Place{
 		"usual":       place,
 		"zero":        {},
-		"before 1970": {CreatedAt: time.Date(1, 1, 1, 0, 0, 0, 1000, time.UTC), ID: ulid.ULID{15: 1}},
-		"coarse":      {CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), ID: ulid.ULID{7}, Coarse: true},
-		"latest":      {CreatedAt: time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC), ID: ulid.ULID{0xff, 15: 0xff}},
+		"before 1970": {CreatedAt: time.Date(1, 1, 1, 0, 0, 0, 1000, time.UTC), ID: repo.ID{15: 1}},
+		"coarse":      {CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), ID: repo.ID{7}, Coarse: true},
+		"latest":      {CreatedAt: time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC), ID: repo.ID{0xff, 15: 0xff}},
 	} {
 		for _, filter := range [][]string{nil, {""}, {"sessions", "local", "é"}} {
 			got, err := cursor.Decode(cursor.Encode(want, filter...), filter...)
@@ -31,7 +31,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestCursorFitsAURL(t *testing.T) {
-	text := cursor.Encode(cursor.Place{ID: ulid.ULID{0xff, 0xfe, 0xfb, 15: 0xff}}, "x")
+	text := cursor.Encode(cursor.Place{ID: repo.ID{0xff, 0xfe, 0xfb, 15: 0xff}}, "x")
 	if strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
 		t.Errorf("the cursor %q has to be escaped in a URL", text)
 	}

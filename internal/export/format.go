@@ -208,9 +208,7 @@ func (m *member) appendTo(dst []byte) ([]byte, error) {
 }
 
 func appendID(dst []byte, id repo.ID) []byte {
-	var text [26]byte
-	_ = id.MarshalTextTo(text[:]) // fails only for another length
-	return append(append(append(dst, '"'), text[:]...), '"')
+	return append(append(append(dst, '"'), id.String()...), '"')
 }
 
 // appendIDs appends ids in the form of both the document and the checksum.

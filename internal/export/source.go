@@ -115,15 +115,15 @@ func role(text []byte) repo.Role {
 	return repo.Role(text)
 }
 
-// id reads an ID: upper case, not zero (which would mean "a new one").
+// id reads an ID: lower case, not zero (which would mean "a new one").
 func (s *source) id() repo.ID {
 	text := string(s.Text(64))
 	id, err := repo.ParseID(text)
 	switch {
 	case err != nil:
-		s.Fail("is not a ULID: 26 characters of Crockford base32")
+		s.Fail("is not a UUID")
 	case id.String() != text:
-		s.Fail("is not in upper case")
+		s.Fail("is not in lower case")
 	case id.IsZero():
 		s.Fail("is zero")
 	}

@@ -16,6 +16,11 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
+// timeOf returns the time within an id of version 7: milliseconds, in its first 48 bits.
+func timeOf(id repo.ID) time.Time {
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(id[:8]) >> 16))
+}
+
 // NormalizeEntry checks the entry and returns it as it is recorded: with an id, a
 // time and details. An entry with an id and no time gets the time within the id, so
 // that recording it again means the same entry.
@@ -27,7 +32,7 @@ func NormalizeEntry(e repo.AuditEntry) (repo.AuditEntry, error) {
 		}
 	}
 	if e.OccurredAt.IsZero() {
-		e.OccurredAt = e.ID.Timestamp()
+		e.OccurredAt = timeOf(e.ID)
 	}
 	if err := normalizeTime("occurred_at", &e.OccurredAt); err != nil {
 		return repo.AuditEntry{}, err

@@ -43,7 +43,7 @@ var (
 	ids    = codec[repo.ID]{cursor.EncodeID, cursor.DecodeID}
 )
 
-// lastID is the largest id, before which lists begin. No ULID that is generated has this value.
+// lastID is the largest id, before which lists begin. No id that is generated has this value.
 var lastID = repo.ID([]byte(strings.Repeat("\xff", len(repo.ID{}))))
 
 // newList checks a page, unless the filter is wrong. A cursor is accepted only by the list that issued it: key

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -47,12 +45,8 @@ func outOfView(lease repo.Lease, err error) (repo.Lease, error) {
 	return lease, rules.ErrorOutOfView(err)
 }
 
-// leaseRow returns the namespace and the name that such a key has in the table: that of a session
-// or a plan is its id as SQL writes it.
-func leaseRow(key repo.LeaseKey) (namespace, name string) {
-	namespace, name = rules.SplitView(key.Name)
-	return namespace, leaseName(repo.LeaseKey{Kind: key.Kind, Name: name})
-}
+// leaseRow returns the namespace and the name that such a key has in the table.
+func leaseRow(key repo.LeaseKey) (namespace, name string) { return rules.SplitView(key.Name) }
 
 // Acquire implements repo.Leases.
 func (l *leases) Acquire(ctx context.Context, lease repo.NewLease) (repo.Lease, error) {
@@ -95,11 +89,7 @@ func (l *leases) openSlots(ctx context.Context, lease repo.NewLease) (open []rep
 	}
 	held := make(map[repo.LeaseKey]repo.Lease, len(rows))
 	for _, row := range rows {
-		key, err := leaseKey(lease.Key.Kind, row.Name)
-		if err != nil {
-			return nil, false, err
-		}
-		key = l.in(key)
+		key := l.in(repo.LeaseKey{Kind: lease.Key.Kind, Name: row.Name})
 		held[key] = convert.Lease(key, db.LeaseGetRow{Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt})
 	}
 	return rules.OpenSlots(lease, held)
@@ -192,9 +182,7 @@ func (l *leases) ReleaseAll(ctx context.Context, owner string) (int64, error) {
 		freed = nil
 		for _, row := range rows {
 			released = row.Released
-			if key, err := leaseKey(row.Kind, row.Name); err == nil {
-				freed = append(freed, l.in(key))
-			}
+			freed = append(freed, l.in(repo.LeaseKey{Kind: row.Kind, Name: row.Name}))
 		}
 		return released, err
 	})
@@ -220,28 +208,19 @@ func (l *leases) release(ctx context.Context, by way, release func(q db.DBTX) (i
 func (l *leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Page) (repo.List[repo.Lease], error) {
 	list, err := rules.LeaseList(l.view, filter, page)
 	params := db.LeaseListParams{
-		Namespace: convert.LeaseNamespace, AfterKind: list.After.Kind, AfterName: leaseName(list.After),
-		Owner: convert.Nullable(filter.Owner), Kind: convert.Nullable(filter.Kind),
+		Namespace: convert.LeaseNamespace, AfterKind: list.After.Kind, AfterName: list.After.Name,
+		Owner: convert.Nullable(filter.Owner), Kind: convert.Nullable(filter.Kind), Name: convert.Nullable(filter.Name),
 		HasExpired: hasExpired(filter), View: convert.Nullable(l.view),
 		MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
 	}
-	if filter.Name != "" {
-		name, id := leaseName(repo.LeaseKey{Kind: filter.Kind, Name: filter.Name}), uuidText(filter.Name)
-		if filter.Kind != "" {
-			params.Name = &name
-		} else {
-			params.ID, params.Text = &id, name
-		}
-	}
 	read := func(by way) ([]db.LeaseListRow, error) { return l.list(ctx, by, params) }
 	return listed(l.exec.read, list, err, read, func(row db.LeaseListRow) (repo.Lease, error) {
-		key, err := leaseKey(row.Kind, row.Name)
-		lease := convert.Lease(key, db.LeaseGetRow{Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt})
+		lease := convert.Lease(repo.LeaseKey{Kind: row.Kind, Name: row.Name}, db.LeaseGetRow{Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt})
 		lease.Expired = row.Expired
 		if filter.Held || filter.Expired { // it was selected by an earlier reading of the clock
 			lease.Expired = filter.Expired
 		}
-		return lease, err
+		return lease, nil
 	})
 }
 
@@ -285,33 +264,4 @@ func hasExpired(filter repo.LeaseFilter) []bool {
 	return []bool{false, true}
 }
 
-// leaseName returns the name of a key as SQL writes it.
-func leaseName(key repo.LeaseKey) string {
-	if namesID(key.Kind) {
-		return uuidText(key.Name)
-	}
-	return key.Name
-}
-
-// leaseKey is the inverse of leaseName.
-func leaseKey(kind, name string) (repo.LeaseKey, error) {
-	var id pgtype.UUID
-	if namesID(kind) {
-		if err := id.Scan(name); err != nil {
-			return repo.LeaseKey{}, err
-		}
-		name = repo.ID(id.Bytes).String()
-	}
-	return repo.LeaseKey{Kind: kind, Name: name}, nil
-}
-
 func namesID(kind string) bool { return kind == repo.LeaseOfSession || kind == repo.LeaseOfPlan }
-
-// uuidText returns what SQL writes for the id whose text name is, and "" if it is no id's.
-func uuidText(name string) string {
-	id, err := repo.ParseID(name)
-	if err != nil || id.String() != name {
-		return ""
-	}
-	return convert.UUID(id).String()
-}

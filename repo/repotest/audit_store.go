@@ -55,7 +55,7 @@ func auditStoreTests() []test {
 // own entries even if stores share a database.
 func auditType(t *testing.T) string {
 	t.Helper()
-	kind := "test_" + strings.ToLower(repo.NewID().String())
+	kind := "test_" + strings.ReplaceAll(repo.NewID().String(), "-", "")
 	if err := events.Register(kind); err != nil {
 		t.Fatal(err)
 	}

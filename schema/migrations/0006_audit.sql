@@ -135,7 +135,7 @@ CREATE TABLE audit_holds (
 -- An id as the library makes them: a time that sorts, then random bits.
 CREATE FUNCTION audit_new_id() RETURNS uuid LANGUAGE sql VOLATILE AS $$
     SELECT (pg_catalog.lpad(pg_catalog.to_hex((extract(epoch FROM pg_catalog.clock_timestamp())::double precision OPERATOR(pg_catalog.*) 1000::double precision)::bigint), 12, '0'::text)
-        OPERATOR(pg_catalog.||) pg_catalog.right(pg_catalog.replace(pg_catalog.gen_random_uuid()::text, '-'::text, ''::text), 20))::uuid
+        OPERATOR(pg_catalog.||) '7'::text OPERATOR(pg_catalog.||) pg_catalog.right(pg_catalog.replace(pg_catalog.gen_random_uuid()::text, '-'::text, ''::text), 19))::uuid
 $$;
 
 -- What SessionCreate records: see there. It is true.

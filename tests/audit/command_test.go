@@ -72,8 +72,8 @@ func TestCommands(t *testing.T) {
 	for _, sql := range []string{
 		"ALTER TABLE audit_entries DISABLE TRIGGER audit_entries_refuse",
 		"ALTER TABLE audit_entries DISABLE TRIGGER audit_entries_hide",
-		"UPDATE audit_entries SET actor = 'mallory' WHERE id = '" + uuid(ids[3]) + "'",
-		"DELETE FROM audit_entries WHERE id = '" + uuid(ids[5]) + "'",
+		"UPDATE audit_entries SET actor = 'mallory' WHERE id = '" + ids[3].String() + "'",
+		"DELETE FROM audit_entries WHERE id = '" + ids[5].String() + "'",
 	} {
 		pgtest.Exec(t, store.Pool(), sql)
 	}
@@ -130,15 +130,4 @@ func TestHoldCommands(t *testing.T) {
 			t.Errorf("%s: code %d, %s%s; want %q", step.args, code, stdout, stderr, step.want)
 		}
 	}
-}
-
-func uuid(id repo.ID) string {
-	text := id.Bytes()
-	const digits = "0123456789abcdef"
-	var out strings.Builder
-	for _, b := range text {
-		out.WriteByte(digits[b>>4])
-		out.WriteByte(digits[b&15])
-	}
-	return out.String()
 }

@@ -30,7 +30,7 @@ func TestDoctor(t *testing.T) {
 	if findings := doctor(); len(findings) != 0 {
 		t.Fatalf("on an undamaged trail: %+v", findings)
 	}
-	role := "Some " + strings.ToLower(repo.NewID().String())
+	role := "Some " + repo.NewID().String()
 	pgtest.Exec(t, conn, `CREATE ROLE "`+role+`"`)
 	defer pgtest.Exec(t, conn, `DROP OWNED BY "`+role+`"; DROP ROLE "`+role+`"`)
 	for _, test := range []struct{ check, names, damage string }{

@@ -142,7 +142,7 @@ func (f *forged) verify(held []byte) trail.Report {
 func (f *forged) sql(sql string, ids ...repo.ID) {
 	f.Helper()
 	for i, id := range ids {
-		sql = strings.ReplaceAll(sql, "$"+string(rune('1'+i)), "'"+uuid(id)+"'")
+		sql = strings.ReplaceAll(sql, "$"+string(rune('1'+i)), "'"+id.String()+"'")
 	}
 	pgtest.Exec(f.T, f.conn, "SET agentstore.audit_prune = 'on'; "+sql+"; RESET agentstore.audit_prune")
 }

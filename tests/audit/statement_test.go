@@ -55,7 +55,7 @@ func TestPruneBatch(t *testing.T) {
 	}
 	all, none, typed := prune(`{"before":"2100-01-01T00:00:00Z"}`), prune(`{"before":"2000-01-01T00:00:00Z"}`), prune(`{"before":"2100-01-01T00:00:00Z","types":["auth_failure"]}`)
 	first := entryAt(told)
-	held := prune(`{"before":"2100-01-01T00:00:00Z","held":{"plans":["` + uuid(first.ID) + `"]}}`)
+	held := prune(`{"before":"2100-01-01T00:00:00Z","held":{"plans":["` + first.ID.String() + `"]}}`)
 	first.PlanID = first.ID
 	for _, entries := range [][]repo.AuditEntry{{first}, {all, none, typed, held}, {entryAt(told)}} {
 		if err := store.Audit().Record(t.Context(), entries...); err != nil {

@@ -109,7 +109,7 @@ func dropTemplates(server *Server) {
 	}
 }
 
-func suffix() string { return strings.ToLower(repo.NewID().String()[10:]) }
+func suffix() string { return strings.ReplaceAll(repo.NewID().String(), "-", "")[10:] }
 
 // databaseName returns a name that identifies the test, in case the database is left
 // behind.

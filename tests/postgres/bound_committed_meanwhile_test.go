@@ -118,7 +118,7 @@ func TestTimesAheadOfTheClock(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})
 	id := pgtest.NewSession(t, store)
-	pgtest.Exec(t, store.Pool(), "UPDATE sessions SET updated_at = now() + interval '1 hour' WHERE id = $1", uuidText(id))
+	pgtest.Exec(t, store.Pool(), "UPDATE sessions SET updated_at = now() + interval '1 hour' WHERE id = $1", id.String())
 	ahead, err := store.Sessions().Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)

@@ -40,7 +40,7 @@ func TestTx(t *testing.T) {
 			}
 			// The transaction is open after it: a savepoint was committed.
 			err := pgx.BeginFunc(ctx, own, func(savepoint pgx.Tx) error {
-				_, err := savepoint.Exec(ctx, "INSERT INTO orders VALUES ($1)", uuidText(id))
+				_, err := savepoint.Exec(ctx, "INSERT INTO orders VALUES ($1)", id.String())
 				return err
 			})
 			if err != nil {

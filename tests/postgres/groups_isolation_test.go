@@ -49,7 +49,7 @@ func databaseAt(t *testing.T, place string, level pgx.TxIsoLevel) string {
 		pgtest.Exec(t, conn, fmt.Sprintf("ALTER DATABASE %s SET default_transaction_isolation = '%s'", conn.Config().Database, level))
 		return databaseURL
 	}
-	role, password := "isolated_"+strings.ToLower(repo.NewID().String()), repo.NewID().String()
+	role, password := "isolated_"+strings.ReplaceAll(repo.NewID().String(), "-", ""), repo.NewID().String()
 	pgtest.Exec(t, conn, fmt.Sprintf("CREATE ROLE %s SUPERUSER LOGIN PASSWORD '%s'", role, password))
 	pgtest.Exec(t, conn, fmt.Sprintf("ALTER ROLE %s SET default_transaction_isolation = '%s'", role, level))
 	t.Cleanup(func() {
@@ -180,7 +180,7 @@ type family struct {
 
 func newFamily(t *testing.T, store *agentstore.Store) family {
 	t.Helper()
-	f := family{store: store, action: "a" + strings.ToLower(repo.NewID().String())}
+	f := family{store: store, action: "a" + repo.NewID().String()}
 	if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: f.action, ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
 		t.Fatal(err)
 	}

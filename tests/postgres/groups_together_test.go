@@ -37,7 +37,7 @@ func stopWriters(t *testing.T, pool *pgxpool.Pool) (release func()) {
 // returned function is called.
 func hold(t *testing.T, pool *pgxpool.Pool, id repo.ID) (release func()) {
 	t.Helper()
-	return lock(t, pool, "SELECT FROM session_counters WHERE session_id = $1 FOR UPDATE", uuidText(id))
+	return lock(t, pool, "SELECT FROM session_counters WHERE session_id = $1 FOR UPDATE", id.String())
 }
 
 func lock(t *testing.T, pool *pgxpool.Pool, statement string, args ...any) (release func()) {
@@ -228,7 +228,7 @@ func TestFairness(t *testing.T) {
 	// A message's time is that of its statement.
 	before := pgtest.Value[int](t, store.Pool(), `SELECT count(*) FROM messages b, messages q
 		WHERE q.session_id = $1 AND b.session_id = $2 AND b.created_at < q.created_at`,
-		uuidText(quiet), uuidText(busy))
+		quiet.String(), busy.String())
 	// At most the group under way, and the busy session's share of the next one.
 	if before > 1+500 {
 		t.Errorf("the quiet session's append came after %d of the busy one's", before)
@@ -295,7 +295,7 @@ func TestBind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pgtest.Exec(t, tx, "INSERT INTO orders VALUES ($1)", uuidText(messages[0].ID))
+		pgtest.Exec(t, tx, "INSERT INTO orders VALUES ($1)", messages[0].ID.String())
 		if err := end(tx); err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ func setBack(t *testing.T, pool *pgxpool.Pool, id repo.ID, by time.Duration) {
 		"UPDATE session_counters SET updated_at = updated_at - $2::interval WHERE session_id = $1",
 		"UPDATE session_activity SET active_at = active_at - $2::interval WHERE session_id = $1",
 	} {
-		pgtest.Exec(t, pool, sql, uuidText(id), by.String())
+		pgtest.Exec(t, pool, sql, id.String(), by.String())
 	}
 }
 
@@ -37,7 +37,7 @@ func TestActivityIsWrittenOnceAMinute(t *testing.T) {
 	id := pgtest.NewSession(t, store)
 	next := int64(0)
 	written := func() string {
-		return pgtest.Value[string](t, pool, "SELECT xmin::text || ' ' || active_at FROM session_activity WHERE session_id = $1", uuidText(id))
+		return pgtest.Value[string](t, pool, "SELECT xmin::text || ' ' || active_at FROM session_activity WHERE session_id = $1", id.String())
 	}
 	appends := map[string]func() error{
 		"one":     func() error { _, err := sessions.Append(ctx, id, user("x")); return err },
@@ -83,7 +83,7 @@ func TestActivityIsWrittenOnceAMinute(t *testing.T) {
 	}
 	const touch = "EXPLAIN (ANALYZE, COSTS off) UPDATE session_counters SET updated_at = "
 	calls := func(at string) bool {
-		rows, _ := pool.Query(ctx, touch+at+" WHERE session_id = $1", uuidText(id))
+		rows, _ := pool.Query(ctx, touch+at+" WHERE session_id = $1", id.String())
 		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
 			t.Fatal(err)

@@ -32,8 +32,8 @@ func TestAmountOfMessages(t *testing.T) {
 	pgtest.Exec(t, from.Pool(), `
 		INSERT INTO messages (session_id, sequence, id, role, content, metadata)
 		SELECT c.session_id, n, gen_random_uuid(), 'user', repeat('content ', `+fmt.Sprint(repeated)+`), '{"n": 1}'
-		FROM session_counters c, generate_series(0, `+fmt.Sprint(count-1)+`) n WHERE c.session_id = '`+uuidText(id)+`';
-		UPDATE session_counters SET next_sequence = `+fmt.Sprint(count)+` WHERE session_id = '`+uuidText(id)+`'`)
+		FROM session_counters c, generate_series(0, `+fmt.Sprint(count-1)+`) n WHERE c.session_id = '`+id.String()+`';
+		UPDATE session_counters SET next_sequence = `+fmt.Sprint(count)+` WHERE session_id = '`+id.String()+`'`)
 
 	heap := watchHeap()
 	if got := pgtest.CountDense(t, from, id); got != count {

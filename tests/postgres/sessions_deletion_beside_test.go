@@ -103,7 +103,7 @@ func TestDeletionBesideEachWrite(t *testing.T) {
 				},
 				"statement": func(id repo.ID) error {
 					return inTx(func(tx pgx.Tx) error {
-						return second(tx.Exec(t.Context(), "DELETE FROM sessions WHERE id = $1", uuidText(id)))
+						return second(tx.Exec(t.Context(), "DELETE FROM sessions WHERE id = $1", id.String()))
 					})
 				},
 			}
@@ -121,10 +121,10 @@ func TestDeletionBesideEachWrite(t *testing.T) {
 			pgtest.Exec(t, conn, "DROP TRIGGER session_counters_delete ON session_counters")
 			left := deletedDuring(t, store, conn, besideDeletion["message"], func(id repo.ID) error {
 				return inTx(func(tx pgx.Tx) error {
-					if _, err := tx.Exec(t.Context(), "DELETE FROM messages WHERE session_id = $1", uuidText(id)); err != nil {
+					if _, err := tx.Exec(t.Context(), "DELETE FROM messages WHERE session_id = $1", id.String()); err != nil {
 						return err
 					}
-					return second(tx.Exec(t.Context(), "DELETE FROM sessions WHERE id = $1", uuidText(id)))
+					return second(tx.Exec(t.Context(), "DELETE FROM sessions WHERE id = $1", id.String()))
 				})
 			})
 			if left["messages"] != 1 {

@@ -197,15 +197,15 @@ func (n *naiveGroupCommit) commit(group []naiveJob) error {
 	for _, job := range group {
 		var next int64
 		if err := tx.QueryRow(ctx, "SELECT next_sequence FROM session_counters WHERE session_id = $1 FOR UPDATE",
-			uuidText(job.id)).Scan(&next); err != nil {
+			job.id.String()).Scan(&next); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `INSERT INTO messages (session_id, sequence, id, role, content)
-			VALUES ($1, $2, gen_random_uuid(), 'user', 'x')`, uuidText(job.id), next); err != nil {
+			VALUES ($1, $2, gen_random_uuid(), 'user', 'x')`, job.id.String(), next); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, "UPDATE session_counters SET next_sequence = $2 WHERE session_id = $1",
-			uuidText(job.id), next+1); err != nil {
+			job.id.String(), next+1); err != nil {
 			return err
 		}
 	}

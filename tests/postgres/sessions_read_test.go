@@ -54,7 +54,7 @@ func TestReadSinceReadsFewBlocks(t *testing.T) {
 	pgtest.Exec(t, pool, `
 		INSERT INTO messages (session_id, sequence, id, role, content, created_at)
 		SELECT c.session_id, n, gen_random_uuid(), 'user', 'content', '2026-01-01 00:00:00+00'::timestamptz + make_interval(secs => n / 10)
-		FROM session_counters c, generate_series(0, `+fmt.Sprint(count-1)+`) n WHERE c.session_id = '`+uuidText(id)+`'`)
+		FROM session_counters c, generate_series(0, `+fmt.Sprint(count-1)+`) n WHERE c.session_id = '`+id.String()+`'`)
 	pgtest.Exec(t, pool, "UPDATE session_counters SET next_sequence = "+fmt.Sprint(count))
 	pgtest.Exec(t, pool, "ANALYZE")
 
@@ -84,7 +84,7 @@ func TestReadSinceReadsFewBlocks(t *testing.T) {
 		}
 	}
 	scanned := blocksRead(t, pool, messagesTable, func(tx pgx.Tx) {
-		pgtest.Exec(t, tx, "SELECT FROM messages WHERE session_id = $1 AND created_at >= $2 ORDER BY sequence LIMIT 20", uuidText(id), begin.Add(4500*time.Second))
+		pgtest.Exec(t, tx, "SELECT FROM messages WHERE session_id = $1 AND created_at >= $2 ORDER BY sequence LIMIT 20", id.String(), begin.Add(4500*time.Second))
 	})
 	if scanned < 400 {
 		t.Errorf("a scan for the same reads %d blocks: the test would not notice one", scanned)
@@ -143,7 +143,7 @@ func TestReadStopsAtItsBound(t *testing.T) {
 	pgtest.Exec(t, pool, fmt.Sprintf(`
 		INSERT INTO messages (session_id, sequence, id, role, content, metadata)
 		SELECT c.session_id, n, gen_random_uuid(), 'user', 'x', ('{"x":"' || repeat('x', %d) || '"}')::json
-		FROM session_counters c, generate_series(0, %d) n WHERE c.session_id = $1`, repo.MaxMetadataBytes-8, count-1), uuidText(id))
+		FROM session_counters c, generate_series(0, %d) n WHERE c.session_id = $1`, repo.MaxMetadataBytes-8, count-1), id.String())
 	pgtest.Exec(t, pool, "UPDATE session_counters SET next_sequence = $1", count)
 	read := func(ask repo.ReadSessions) int64 {
 		ask.IDs = []repo.ID{id}

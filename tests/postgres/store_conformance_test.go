@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore"
@@ -87,12 +86,4 @@ func TestConformanceOfBindInSimpleProtocol(t *testing.T) {
 	pool := pgtest.NewPool(t, pgtest.WithParameter(pgtest.NewDatabase(t), "default_query_exec_mode", "simple_protocol"))
 	repotest.RunRepositories(t, func(t *testing.T) repo.Repositories { return bindTx(t, pool) },
 		pgtest.Parts("Append", "Messages", "Values", "State", "Plans", "Fences", "Audit")...)
-}
-
-func uuidText(id repo.ID) string {
-	text, err := pgtype.UUID{Bytes: id, Valid: true}.Value()
-	if err != nil {
-		panic(err)
-	}
-	return text.(string)
 }

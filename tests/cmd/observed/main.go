@@ -104,5 +104,5 @@ func sessionOf(receiver, method string, of reflect.Type, name string) string {
 
 // typeOf returns a type as another package writes it.
 func typeOf(of reflect.Type) string {
-	return strings.NewReplacer("github.com/seed-df90f812/agentstore/repo.", "repo.", "ulid.ULID", "repo.ID").Replace(of.String())
+	return strings.NewReplacer("github.com/seed-df90f812/agentstore/repo.", "repo.").Replace(of.String())
 }

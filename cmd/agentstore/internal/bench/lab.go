@@ -54,7 +54,7 @@ type Server struct {
 // newLab creates the schema. The function that it returns drops it, even if ctx has
 // ended.
 func newLab(ctx context.Context, options Options) (l *lab, leave func() error, err error) {
-	l = &lab{options: options, schema: "agentstore_bench_" + strings.ToLower(repo.NewID().String()), lengths: map[int]repo.ID{}}
+	l = &lab{options: options, schema: "agentstore_bench_" + strings.ReplaceAll(repo.NewID().String(), "-", ""), lengths: map[int]repo.ID{}}
 	// Statements on the scratch schema itself are not the library's.
 	name := pgx.Identifier{l.schema}.Sanitize()
 	if err = l.connect(ctx); err == nil {

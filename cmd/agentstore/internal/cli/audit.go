@@ -57,7 +57,7 @@ func (f *auditFlags) checking() []leaf {
 			name: "prove", summary: "print the proof that an entry is in the log, as JSON",
 			arguments: []string{"ID"}, onStore: auditProve,
 			more: `Examples:
-  agentstore audit prove 01KGGZ7Q3M0000000000000001 > proof.json`,
+  agentstore audit prove 019c21f3-dc74-7000-8000-000000000001 > proof.json`,
 		},
 		{
 			name: "check", summary: "check such a proof; needs no database",

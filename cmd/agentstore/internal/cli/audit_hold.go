@@ -37,7 +37,7 @@ exists. If they are on hold already, nothing changes, and the first reason stays
 Only the owner of the tables may hold and release.
 
 Examples:
-  agentstore audit hold --session 01KGGZ7Q3M0000000000000001 --reason "case 4711"`,
+  agentstore audit hold --session 019c21f3-dc74-7000-8000-000000000001 --reason "case 4711"`,
 		before: func(*invocation) error {
 			if err := needsSubject(&hold, "audit hold"); err != nil {
 				return err
@@ -66,7 +66,7 @@ func auditRelease() leaf {
 hold keeps stay on hold, and the other way round: see audit holds.
 
 Examples:
-  agentstore audit release --session 01KGGZ7Q3M0000000000000001`,
+  agentstore audit release --session 019c21f3-dc74-7000-8000-000000000001`,
 		before: func(*invocation) error { return needsSubject(&hold, "audit release") },
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
 			if err := store.AuditLog().Release(ctx, hold); err != nil {

@@ -34,7 +34,7 @@ func auditListCommand(world invocation) *urfave.Command {
 			details: "their details, too",
 			more: `Examples:
   agentstore audit list --type tool_invoked --limit 20 --details
-  agentstore audit list --session 01KGGZ7Q3M0000000000000001 --oldest-first --json`,
+  agentstore audit list --session 019c21f3-dc74-7000-8000-000000000001 --oldest-first --json`,
 		},
 		page: func(ctx context.Context, _ invocation, store *agentstore.Store, page repo.Page) ([]repo.AuditEntry, string, error) {
 			found, err := store.Audit().List(ctx, filter, page)

@@ -193,7 +193,7 @@ func idFlag(to *repo.ID, name, usage string) urfave.Flag { return parsedFlag(to,
 func readID(text string) (repo.ID, error) {
 	id, err := repo.ParseID(text)
 	if err != nil {
-		return repo.ID{}, errors.New(" is not an id: 26 letters and digits, such as 01KGGZ7Q3M0000000000000001")
+		return repo.ID{}, errors.New(" is not an id such as 019c21f3-dc74-7000-8000-000000000001")
 	}
 	return id, nil
 }

@@ -86,7 +86,7 @@ func leaseReleaseCommand(world invocation) *urfave.Command {
 renew the lease next, and may work until then beside whoever acquires it.
 
 Examples:
-  agentstore lease release plan 01KGGZ7Q3M0000000000000001
+  agentstore lease release plan 019c21f3-dc74-7000-8000-000000000001
   agentstore lease release --owner worker-3 --yes`,
 		before: func(invocation *invocation) error {
 			if len(invocation.args) == 1 || (len(invocation.args) == 0) == (owner == "") {

@@ -38,7 +38,7 @@ func planListCommand(world invocation) *urfave.Command {
 
 Examples:
   agentstore plan list --errored --action team/answer
-  agentstore plan list --session 01KGGZ7Q3M0000000000000001 --json`,
+  agentstore plan list --session 019c21f3-dc74-7000-8000-000000000001 --json`,
 		},
 		page: func(ctx context.Context, _ invocation, store *agentstore.Store, page repo.Page) ([]repo.Plan, string, error) {
 			if errored {
@@ -61,7 +61,7 @@ var planRetry = leaf{
 	arguments: []string{"ID"}, before: needsID,
 	json: "print one JSON object instead of text",
 	more: `Examples:
-  agentstore plan retry 01KGGZ7Q3M0000000000000001`,
+  agentstore plan retry 019c21f3-dc74-7000-8000-000000000001`,
 	onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
 		plan, err := store.Plans().Transition(ctx, invocation.id, repo.TransitionResume, repo.Cause{Actor: "agentstore"})
 		if err != nil {
@@ -160,7 +160,7 @@ var planShow = leaf{
 	details: "its texts, too: description, arguments, invariants, errors",
 	json:    "print one JSON object instead of text",
 	more: `Examples:
-  agentstore plan show 01KGGZ7Q3M0000000000000001 --details`,
+  agentstore plan show 019c21f3-dc74-7000-8000-000000000001 --details`,
 	onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
 		plan, err := store.Plans().Get(ctx, invocation.id)
 		if err != nil {
@@ -235,7 +235,7 @@ func planHistoryCommand(world invocation) *urfave.Command {
 			flags:   []urfave.Flag{int64Flag(&from, "from", "only those to this `version` or a later one", 1)},
 			details: "reasons, too",
 			more: `Examples:
-  agentstore plan history 01KGGZ7Q3M0000000000000001`,
+  agentstore plan history 019c21f3-dc74-7000-8000-000000000001`,
 		},
 		goOn: "--from",
 		page: func(ctx context.Context, invocation invocation, store *agentstore.Store, page repo.Page) ([]repo.PlanEvent, string, error) {

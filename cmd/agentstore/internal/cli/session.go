@@ -111,11 +111,11 @@ func sessionShowCommand(world invocation) *urfave.Command {
 		flags:     append(choice.flags(), flags.flags()...),
 		json:      "print one JSON object on each line: the session's, then the messages'",
 		more: `Examples:
-  agentstore session show 01KGGZ7Q3M0000000000000001
+  agentstore session show 019c21f3-dc74-7000-8000-000000000001
   agentstore session show --key acme/support/42/1 --namespace shop
-  agentstore session show 01KGGZ7Q3M0000000000000001 --last 20 --contents
-  agentstore session show 01KGGZ7Q3M0000000000000001 --messages --from 100 --limit 50
-  agentstore session show 01KGGZ7Q3M0000000000000001 --branch 12 --contents`,
+  agentstore session show 019c21f3-dc74-7000-8000-000000000001 --last 20 --contents
+  agentstore session show 019c21f3-dc74-7000-8000-000000000001 --messages --from 100 --limit 50
+  agentstore session show 019c21f3-dc74-7000-8000-000000000001 --branch 12 --contents`,
 		before: func(invocation *invocation) error {
 			if err := choice.check(invocation, "session show"); err != nil {
 				return err

@@ -27,7 +27,7 @@ func sessionForkCommand(world invocation) *urfave.Command {
 		more: `No message is copied. What is added to one of the two sessions is not added to the other.
 
 Examples:
-  agentstore session fork 01KGGZ7Q3M0000000000000001 --at 12
+  agentstore session fork 019c21f3-dc74-7000-8000-000000000001 --at 12
   agentstore session fork --key acme/support/42/1 --at 12 --owner user-7`,
 		before: func(invocation *invocation) error {
 			if at == unset {

@@ -33,7 +33,7 @@ func sessionTailCommand(world invocation) *urfave.Command {
 		more: `It goes on until it is interrupted (Ctrl-C), or the session is deleted.
 
 Examples:
-  agentstore session tail 01KGGZ7Q3M0000000000000001 --contents
+  agentstore session tail 019c21f3-dc74-7000-8000-000000000001 --contents
   agentstore session tail --key acme/support/42/1 --json | jq .sequence`,
 		before: func(invocation *invocation) error {
 			if last < 0 {

@@ -24,9 +24,9 @@ func sessionExportCommand(world invocation) *urfave.Command {
 		arguments: []string{"[ID]"}, flags: append(choice.flags(), outputFlag(&file)),
 		before: func(invocation *invocation) error { return choice.check(invocation, "session export") },
 		more: `Examples:
-  agentstore session export 01KGGZ7Q3M0000000000000001 --output session.json
+  agentstore session export 019c21f3-dc74-7000-8000-000000000001 --output session.json
   agentstore session export --key acme/support/42/1 --namespace shop
-  agentstore session export 01KGGZ7Q3M0000000000000001 | gzip > session.json.gz`,
+  agentstore session export 019c21f3-dc74-7000-8000-000000000001 | gzip > session.json.gz`,
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
 			if err := choice.find(ctx, &invocation, store); err != nil {
 				return err
@@ -83,7 +83,7 @@ func sessionDeleteCommand(world invocation) *urfave.Command {
 		more: `The session's plans stay; they lose their link to it.
 
 Examples:
-  agentstore session delete 01KGGZ7Q3M0000000000000001
+  agentstore session delete 019c21f3-dc74-7000-8000-000000000001
   agentstore session delete --key acme/support/42/1 --yes`,
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
 			if err := choice.find(ctx, &invocation, store); err != nil {

@@ -44,7 +44,7 @@ func stateListCommand(world invocation) *urfave.Command {
 
 Examples:
   agentstore state list app/shop --prefix cart/
-  agentstore state list --session 01KGGZ7Q3M0000000000000001 --json --details`,
+  agentstore state list --session 019c21f3-dc74-7000-8000-000000000001 --json --details`,
 		},
 		page: func(ctx context.Context, invocation invocation, store *agentstore.Store, page repo.Page) ([]repo.StateValue, string, error) {
 			scope, err := scopeOf(invocation, 0, session)
@@ -81,7 +81,7 @@ func stateGetCommand(world invocation) *urfave.Command {
 
 Examples:
   agentstore state get cart app/shop
-  agentstore state get step --session 01KGGZ7Q3M0000000000000001 --json | jq .value`,
+  agentstore state get step --session 019c21f3-dc74-7000-8000-000000000001 --json | jq .value`,
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
 			scope, err := scopeOf(invocation, 1, session)
 			if err != nil {

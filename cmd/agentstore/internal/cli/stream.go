@@ -22,7 +22,7 @@ func streamShowCommand(world invocation) *urfave.Command {
 		arguments: []string{"KEY"}, flags: []urfave.Flag{viewFlag(&namespace)},
 		json: "print one JSON object instead of text",
 		more: `Examples:
-  agentstore stream show answer/01KGGZ7Q3M0000000000000001`,
+  agentstore stream show answer/019c21f3-dc74-7000-8000-000000000001`,
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
 			s, err := viewed(store, namespace).Streams().Get(ctx, invocation.args[0])
 			if err != nil {

@@ -30,8 +30,8 @@ func streamTailCommand(world invocation) *urfave.Command {
 stream has failed, the exit code is 1, and stream show has the reason.
 
 Examples:
-  agentstore stream tail answer/01KGGZ7Q3M0000000000000001 --contents
-  agentstore stream tail answer/01KGGZ7Q3M0000000000000001 --from 100 --json | jq .sequence`,
+  agentstore stream tail answer/019c21f3-dc74-7000-8000-000000000001 --contents
+  agentstore stream tail answer/019c21f3-dc74-7000-8000-000000000001 --from 100 --json | jq .sequence`,
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
 			return invalidUsage(tailParts(ctx, invocation, viewed(store, namespace).Streams().Follow(ctx, invocation.args[0], from), contents))
 		},
