@@ -1,7 +1,6 @@
 package agentstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,11 +33,6 @@ type Store struct {
 	release func()
 
 	observer observe.Observer
-
-	// shards are nil for a store without. reserved is what the namespace of their map is refused with.
-	shards   []*Store
-	places   shardMap
-	reserved kept
 }
 
 // kept is what the stores of this module have beside the contract.
@@ -57,14 +51,7 @@ func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 // Ping reports whether the database answers, for a health check. For a store in memory it
 // reports whether that is open. Errors: repo.ErrClosed, repo.ErrUnavailable,
 // repo.ErrPermission; repo.ErrSchema if the database no longer exists; the context's.
-func (s *Store) Ping(ctx context.Context) (err error) {
-	for _, shard := range s.shards {
-		if err = shard.Ping(ctx); err == nil { // one that is refused says nothing of the server
-			return nil
-		}
-	}
-	return cmp.Or(err, s.kept.Ping(ctx))
-}
+func (s *Store) Ping(ctx context.Context) error { return s.kept.Ping(ctx) }
 
 // In returns a view of the store: a store of one namespace, such as a tenant's. What belongs to
 // another namespace is not found in it, by whatever id, key, name or cursor it is asked for, and lists
@@ -78,13 +65,7 @@ func (s *Store) Ping(ctx context.Context) (err error) {
 // nothing. The first use of a session or a plan in a process is one more round trip. A namespace that
 // is empty or invalid is an InvalidError of each operation.
 func (s *Store) In(namespace string) repo.Store {
-	switch {
-	case s.shards == nil:
-		return observed.Store(s.kept.In(namespace), s.observer)
-	case namespace == shardMapNamespace:
-		return s.reserved.In(namespace)
-	}
-	return s.shards[s.places.of(namespace)].In(namespace)
+	return observed.Store(s.kept.In(namespace), s.observer)
 }
 
 // AuditLog returns the audit trail's sealed log, for package audit.
@@ -96,15 +77,10 @@ func (s *Store) Removal() removal.Store { return s.kept.Removal() }
 // Stats says what this process does on the pool: connections, groups, followers. It sends nothing to
 // the database. A store in memory has none.
 func (s *Store) Stats() postgres.Stats {
-	store, is := s.kept.(*postgres.Store)
-	if !is {
-		return postgres.Stats{}
+	if store, is := s.kept.(*postgres.Store); is {
+		return store.Stats()
 	}
-	stats := store.Stats()
-	for _, shard := range s.shards[min(1, len(s.shards)):] { // they share all that is not added
-		stats.Add(shard.Stats())
-	}
-	return stats
+	return postgres.Stats{}
 }
 
 // Health is Stats, with what the server says: who keeps dead row versions in the database, since when,
@@ -122,9 +98,6 @@ func (s *Store) Health(ctx context.Context) (postgres.Health, error) {
 // repo.ErrClosed.
 func (s *Store) Close() error {
 	err := s.Store.Close()
-	for _, shard := range s.shards {
-		err = cmp.Or(err, shard.Close())
-	}
 	s.release()
 	return err
 }
@@ -175,13 +148,6 @@ func Open(ctx context.Context, databaseURL string, options Options) (*Store, err
 	if err := options.validateDatabase(); err != nil {
 		return nil, err
 	}
-	if options.Shards > 1 {
-		store, err := openShards(ctx, databaseURL, options)
-		if err != nil {
-			return nil, fmt.Errorf("agentstore: open: %w", err)
-		}
-		return store, nil
-	}
 	config, err := parse(databaseURL)
 	if err != nil {
 		return nil, err
@@ -190,7 +156,7 @@ func Open(ctx context.Context, databaseURL string, options Options) (*Store, err
 		return nil, &repo.InvalidError{Field: "options.Schema", Reason: "is not the search_path of the database URL"}
 	}
 	shared, release, err := pools.open(ctx, databaseKey(config.ConnConfig),
-		func(ctx context.Context) (*sharedPool, error) { return newSharedPool(ctx, config, options, nil) }, (*sharedPool).close)
+		func(ctx context.Context) (*sharedPool, error) { return newSharedPool(ctx, config, options) }, (*sharedPool).close)
 	if err != nil {
 		return nil, fmt.Errorf("agentstore: open: %w", err)
 	}
@@ -221,12 +187,11 @@ func OpenPool(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store,
 	}
 	own := Options{Observer: options.Observer}
 	options.Observer = nil
-	if field := options.differs(Options{}); field != "" || options.Shards > 1 {
-		return nil, &repo.InvalidError{Field: "options." + cmp.Or(field, "Shards"), Reason: "is set, but the pool is the caller's own"}
+	if field := options.differs(Options{}); field != "" {
+		return nil, &repo.InvalidError{Field: "options." + field, Reason: "is set, but the pool is the caller's own"}
 	}
-	whole := postgres.New(pgsettings.Checked{Pool: pool}, postgres.Options{Observer: own.Observer})
-	shared := &sharedPool{pool: pool, stores: []*postgres.Store{whole}, options: own}
-	release := func() { _ = whole.Close() }
+	shared := &sharedPool{pool: pool, store: postgres.New(pgsettings.Checked{Pool: pool}, postgres.Options{Observer: own.Observer}), options: own}
+	release := func() { _ = shared.store.Close() }
 	store, err := open(ctx, shared, options)
 	if err != nil {
 		release()
@@ -256,37 +221,26 @@ var pools registry[*sharedPool]
 // sharedPool is a pool with the options of its first opener.
 type sharedPool struct {
 	pool    *pgxpool.Pool
-	stores  []*postgres.Store // of its schemas
+	store   *postgres.Store
 	options Options
 }
 
 func (p *sharedPool) close() {
-	for _, store := range p.stores {
-		_ = store.Close()
-	}
+	_ = p.store.Close()
 	p.pool.Close()
 }
 
-// newSharedPool makes a pool. With names it is of these schemas, which are shards.
-func newSharedPool(ctx context.Context, config *pgxpool.Config, o Options, names []string) (*sharedPool, error) {
+func newSharedPool(ctx context.Context, config *pgxpool.Config, o Options) (*sharedPool, error) {
 	o.apply(config)
 	pgsettings.ByIndex(config)
-	if names != nil {
-		pgsettings.ShareSchemas(config)
-	}
 	// The pool makes its first connections in the background. They must outlive this
 	// call's context.
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 	if err != nil {
 		return nil, &repo.InvalidError{Field: "database URL", Reason: "cannot be used for a pool"}
 	}
-	shared := &sharedPool{pool: pool, options: o}
-	if names == nil {
-		shared.stores = []*postgres.Store{postgres.New(pgsettings.Checked{Pool: pool}, postgres.Options{Observer: o.Observer})}
-	} else {
-		shared.stores = postgres.NewShards(pgsettings.Checked{Pool: pool}, names, postgres.Options{Observer: o.Observer})
-	}
-	if err := shared.stores[0].Ping(ctx); err != nil {
+	shared := &sharedPool{pool: pool, store: postgres.New(pgsettings.Checked{Pool: pool}, postgres.Options{Observer: o.Observer}), options: o}
+	if err := shared.store.Ping(ctx); err != nil {
 		pool.Close()
 		if refused := pgsettings.RefusedSchema(err); errors.Is(refused, pgsettings.ErrSetting) {
 			return nil, fmt.Errorf("%w: %w", repo.ErrSchema, refused)
@@ -298,18 +252,13 @@ func newSharedPool(ctx context.Context, config *pgxpool.Config, o Options, names
 
 // open returns a store for one opener of a pool.
 func open(ctx context.Context, shared *sharedPool, o Options) (*Store, error) {
-	return openIn(ctx, shared, 0, o)
-}
-
-// openIn is open for one of the pool's schemas.
-func openIn(ctx context.Context, shared *sharedPool, i int, o Options) (*Store, error) {
 	if inside.Is(ctx, shared.pool) {
 		return nil, inside.Error()
 	}
 	if field := o.differs(shared.options); field != "" {
 		return nil, fmt.Errorf("%w: the database is open with another value of options.%s", repo.ErrConflict, field)
 	}
-	if err := checkSettings(ctx, shared.pool, o.Schema, i == 0); err != nil {
+	if err := checkSettings(ctx, shared.pool, o.Schema); err != nil {
 		return nil, err
 	}
 	if o.Migrate {
@@ -326,13 +275,13 @@ func openIn(ctx context.Context, shared *sharedPool, i int, o Options) (*Store, 
 	if err := ask(ctx, shared.pool, func(ctx context.Context, conn *pgx.Conn) error {
 		is, err := schema.IsDistributed(ctx, conn)
 		if is {
-			shared.stores[i].Distribute()
+			shared.store.Distribute()
 		}
 		return err
 	}); err != nil {
 		return nil, err
 	}
-	store := shared.stores[i].Share(postgres.Options{
+	store := shared.store.Share(postgres.Options{
 		Logger: o.Logger, WithoutSessionAudit: o.WithoutSessionAudit, CountTokens: o.CountTokens, TokenCounter: o.TokenCounter,
 	})
 	to := shared.options.Observer

@@ -28,9 +28,6 @@ func openMemory(ctx context.Context, name string, o Options) (*Store, error) {
 	if name == "" || len(name) > repo.MaxNameBytes || strings.ContainsAny(name, "/?#@ \x00") {
 		return nil, &repo.InvalidError{Field: "database URL", Reason: "does not name a store in memory, as memory://name does"}
 	}
-	if o.Shards > 1 {
-		return openMemoryShards(ctx, name, o)
-	}
 	shared, release, err := memories.open(ctx, name+"\x00"+o.Schema,
 		func(context.Context) (sharedMemory, error) {
 			return sharedMemory{memory.NewWith(memory.Options{Clock: o.Clock}), o.Clock}, nil

@@ -109,7 +109,7 @@ func TestMemoryTakesAllOptions(t *testing.T) {
 	full := Options{
 		MaxConns: 4, ConnectTimeout: time.Minute, StatementTimeout: time.Minute, LockTimeout: time.Minute,
 		Schema: "agents", Tracer: noTracer{}, Logger: slog.New(slog.DiscardHandler), Migrate: true, WithoutSessionAudit: true,
-		Clock: memory.NewClock(time.Now()), CountTokens: func(repo.NewMessage) int64 { return 1 }, TokenCounter: "one", Observer: noObserver{}, Shards: 1,
+		Clock: memory.NewClock(time.Now()), CountTokens: func(repo.NewMessage) int64 { return 1 }, TokenCounter: "one", Observer: noObserver{},
 	}
 	for i, value := 0, reflect.ValueOf(full); i < value.NumField(); i++ {
 		if value.Field(i).IsZero() {

@@ -15,7 +15,6 @@ import (
 	"github.com/seed-df90f812/agentstore/observe"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
-	"github.com/seed-df90f812/agentstore/schema"
 )
 
 // Options configure a store. The zero value is the default.
@@ -58,12 +57,6 @@ type Options struct {
 	// Open checks the session that it gets, and returns *schema.SettingError if the
 	// schema is another one.
 	Schema string
-	// Shards is the number of schemas over which the namespaces are spread, 2 to 256, on one pool: see Store.In. They are
-	// named as Schema (empty: agentstore) with _00, _01, and so on. The number cannot be changed later. All
-	// that is in no view returns an InvalidError. A shard whose schema the library does not work with is refused alone
-	// (repo.ErrSchema). Connections must lead to the server, or the error is a *schema.SettingError; a statement of
-	// the caller's own on Pool names its schema. Zero or 1: none.
-	Shards int
 	// Tracer sees every statement with its arguments, which include the contents
 	// of messages.
 	Tracer pgx.QueryTracer
@@ -118,13 +111,6 @@ func (o Options) validateDatabase() error {
 func (o Options) validate() error {
 	if o.MaxConns < 0 || o.MaxConns > maxPoolSize {
 		return &repo.InvalidError{Field: "options.MaxConns", Reason: fmt.Sprintf("is not between 0 and %d", maxPoolSize)}
-	}
-	if o.Shards < 0 || o.Shards > schema.MaxShards {
-		return &repo.InvalidError{Field: "options.Shards", Reason: fmt.Sprintf("is not between 0 and %d", schema.MaxShards)}
-	}
-	names := schema.Shards(o.Schema, o.Shards)
-	if name := names[len(names)-1]; o.Shards > 1 && pgsettings.CheckSchemaName(name) != "" { // the longest
-		return &repo.InvalidError{Field: "options.Schema", Reason: "with the number of a shard " + pgsettings.CheckSchemaName(name)}
 	}
 	if reason := pgsettings.CheckSchemaName(o.Schema); o.Schema != "" && reason != "" {
 		return &repo.InvalidError{Field: "options.Schema", Reason: reason}

@@ -15,14 +15,11 @@ import (
 )
 
 // checkSettings checks on one session the settings that cannot be set for the pool,
-// or are not set on a caller's pool, and the schema that was requested. Those of a session are asked for with the
-// first of several schemas.
-func checkSettings(ctx context.Context, pool *pgxpool.Pool, in string, first bool) error {
+// or are not set on a caller's pool, and the schema that was requested.
+func checkSettings(ctx context.Context, pool *pgxpool.Pool, in string) error {
 	return ask(ctx, pool, func(ctx context.Context, conn *pgx.Conn) error {
-		if first {
-			if err := pgsettings.Ask(ctx, conn); err != nil || in == "" {
-				return err
-			}
+		if err := pgsettings.Ask(ctx, conn); err != nil || in == "" {
+			return err
 		}
 		place, err := pgsettings.ReadPlace(conn.QueryRow(ctx, pgsettings.PlaceSQL, pgx.QueryExecModeSimpleProtocol))
 		if err != nil {

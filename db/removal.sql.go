@@ -266,6 +266,23 @@ func (q *Queries) NameList(ctx context.Context, db DBTX, arg NameListParams) ([]
 	return items, nil
 }
 
+const namespaceHas = `-- name: NamespaceHas :one
+SELECT (EXISTS (SELECT FROM sessions s WHERE s.namespace = $1::text)
+    OR EXISTS (SELECT FROM plans p WHERE p.namespace = $1::text)
+    OR EXISTS (SELECT FROM actions a WHERE a.server = '' AND a.namespace = $1::text)
+    OR EXISTS (SELECT FROM streams t WHERE t.namespace = $1::text)
+    OR EXISTS (SELECT FROM state_scopes o WHERE o.namespace = $1::text))::boolean AS has
+`
+
+// Index: sessions_namespace_created_at_idx, plans_namespace_id_idx, actions_server_namespace_name_idx, streams_namespace_key_began_key,
+// state_scopes_namespace_name_key.
+func (q *Queries) NamespaceHas(ctx context.Context, db DBTX, namespace string) (bool, error) {
+	row := db.QueryRow(ctx, namespaceHas, namespace)
+	var has bool
+	err := row.Scan(&has)
+	return has, err
+}
+
 const namespacesOfAll = `-- name: NamespacesOfAll :many
 WITH RECURSIVE own AS (
     SELECT ''::text AS namespace

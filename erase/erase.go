@@ -79,7 +79,7 @@ func Subject(ctx context.Context, store repo.Store, request Request) (Receipt, e
 }
 
 // Check returns the error with which Subject would refuse to begin, and removes nothing. Before a person is erased in one of several
-// shards, check all: a hold may be in another one.
+// stores, check all: a hold may be in another one.
 func Check(ctx context.Context, store repo.Store, request Request) error {
 	if err := request.check(); err != nil {
 		return err

@@ -94,11 +94,11 @@ func (h *histogram) record(ctx context.Context, value float64, name, failed stri
 	h.to.Record(ctx, value, set.([]metric.RecordOption)...)
 }
 
-// Watch has the metrics tell of a store's pool, queues and followers, and of what Sample finds, until
-// stop is called. Watch one store of each pool. Collecting them sends nothing to the database.
-func (o *Observer) Watch(store *agentstore.Store) (stop func(), err error) {
+// Watch has the metrics tell of a store's pool, queues and followers, or those of several (at least one) together, and of what Sample finds, until
+// stop is called. Watch one store of each pool, all in one call. Collecting them sends nothing to the database.
+func (o *Observer) Watch(stores ...*agentstore.Store) (stop func(), err error) {
 	watching, err := o.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
-		o.observe(to, store)
+		o.observe(to, stores)
 		return nil
 	}, o.again, o.waited, o.waiting, o.followers, o.connections, o.lag, o.plans, o.unsealed, o.idle, o.oldest)
 	if err != nil {
@@ -107,11 +107,14 @@ func (o *Observer) Watch(store *agentstore.Store) (stop func(), err error) {
 	return func() { _ = watching.Unregister() }, nil
 }
 
-func (o *Observer) observe(to metric.Observer, store *agentstore.Store) {
+func (o *Observer) observe(to metric.Observer, stores []*agentstore.Store) {
 	with := func(label, value string) metric.ObserveOption {
 		return metric.WithAttributes(attribute.String(label, value))
 	}
-	stats := store.Stats()
+	stats := stores[0].Stats()
+	for _, store := range stores[1:] {
+		stats.Add(store.Stats())
+	}
 	to.ObserveFloat64(o.again, float64(stats.Again))
 	to.ObserveFloat64(o.waited, stats.Pool.Waited.Seconds())
 	to.ObserveInt64(o.connections, int64(stats.Pool.Acquired), with("db.client.connection.state", "used"))

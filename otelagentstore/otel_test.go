@@ -280,21 +280,25 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// A sample of a store of shards has what all of them have.
-func TestSampleOfShards(t *testing.T) {
+// A sample of several stores has what all of them have.
+func TestSampleOfStores(t *testing.T) {
 	w := newWorld(t, otelagentstore.Options{})
-	store, err := agentstore.Open(t.Context(), "memory://"+t.Name(), agentstore.Options{Shards: 4, Observer: w})
-	if err != nil {
-		t.Fatal(err)
+	var stores []*agentstore.Store
+	for i := range 3 {
+		store, err := agentstore.Open(t.Context(), "memory://"+t.Name(), agentstore.Options{Schema: fmt.Sprint("shard", i), Observer: w})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		stores = append(stores, store)
 	}
-	defer store.Close()
-	stop, err := w.Watch(store)
+	stop, err := w.Watch(stores...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
 	for i := range 6 {
-		view := store.In(fmt.Sprint("tenant", i))
+		view := stores[i%3].In(fmt.Sprint("tenant", i))
 		if _, err := view.Actions().Create(t.Context(), repo.NewAction{Name: "a"}); err != nil {
 			t.Fatal(err)
 		}
@@ -304,9 +308,9 @@ func TestSampleOfShards(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { w.Sample(ctx, store) })
+	running.Go(func() { w.Sample(ctx, stores...) })
 	defer running.Wait()
 	defer cancel()
 	queued := regexp.MustCompile(`(?m)^agentstore_plans\{.*state="queued".*\} 6$`)
-	await.For(t, "the plans of all shards", func() bool { return queued.MatchString(w.scrape()) })
+	await.For(t, "the plans of all stores", func() bool { return queued.MatchString(w.scrape()) })
 }

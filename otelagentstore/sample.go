@@ -12,7 +12,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// The samples are of the whole database: one process of all takes them, while it has a lease.
+// The samples are of all that the stores have: one process of all takes them, while it has a lease.
 const (
 	sampleEvery = 15 * time.Second
 	sampleTTL   = 3 * sampleEvery
@@ -33,17 +33,17 @@ type sample struct {
 
 // Sample counts plans, audit entries and what retention has to delete, and looks for old snapshots, every 15
 // seconds, for the metrics of Watch. It returns when ctx ends. Of all processes that call it one is elected, by a lease.
-// What the role may not read has no metric.
-func (o *Observer) Sample(ctx context.Context, store *agentstore.Store) {
+// What the role may not read has no metric. Of several stores, at least one, it adds up what they have; the first one has the lease.
+func (o *Observer) Sample(ctx context.Context, stores ...*agentstore.Store) {
 	owner := repo.NewID().String()
-	leases := store.In(repo.DefaultNamespace).Leases() // of a view, since a store of shards has none
+	leases := stores[0].Leases()
 	ticker := time.NewTicker(sampleEvery)
 	defer ticker.Stop()
 	for {
 		lease, err := leases.Acquire(ctx, repo.NewLease{Key: sampler, Owner: owner, TTL: sampleTTL})
 		if err == nil {
 			bounded, cancel := context.WithTimeout(ctx, sampleEvery)
-			o.sampled.Store(o.take(bounded, store))
+			o.sampled.Store(o.take(bounded, stores))
 			cancel()
 		} else {
 			o.sampled.Store(nil)
@@ -62,10 +62,10 @@ func (o *Observer) Sample(ctx context.Context, store *agentstore.Store) {
 	}
 }
 
-// take takes a sample of each shard, and adds them up.
-func (o *Observer) take(ctx context.Context, store *agentstore.Store) (all *sample) {
-	for _, shard := range store.Shards() {
-		if one := o.takeOne(ctx, shard); all == nil {
+// take takes a sample of each store, and adds them up.
+func (o *Observer) take(ctx context.Context, stores []*agentstore.Store) (all *sample) {
+	for _, store := range stores {
+		if one := o.takeOne(ctx, store); all == nil {
 			all = one
 		} else {
 			all.add(one)
@@ -74,7 +74,7 @@ func (o *Observer) take(ctx context.Context, store *agentstore.Store) (all *samp
 	return all
 }
 
-// add adds the sample of another shard. What could not be read of one is of none.
+// add adds the sample of another store. What could not be read of one is of none.
 func (s *sample) add(other *sample) {
 	if s.plans == nil || other.plans == nil {
 		s.plans = nil

@@ -253,6 +253,15 @@ WITH RECURSIVE own AS (
 SELECT n.namespace::text AS namespace FROM (SELECT f.namespace COLLATE "C" FROM own f UNION SELECT f.namespace FROM leased f) AS n (namespace)
 WHERE n.namespace <> '';
 
+-- name: NamespaceHas :one
+-- Index: sessions_namespace_created_at_idx, plans_namespace_id_idx, actions_server_namespace_name_idx, streams_namespace_key_began_key,
+-- state_scopes_namespace_name_key.
+SELECT (EXISTS (SELECT FROM sessions s WHERE s.namespace = @namespace::text)
+    OR EXISTS (SELECT FROM plans p WHERE p.namespace = @namespace::text)
+    OR EXISTS (SELECT FROM actions a WHERE a.server = '' AND a.namespace = @namespace::text)
+    OR EXISTS (SELECT FROM streams t WHERE t.namespace = @namespace::text)
+    OR EXISTS (SELECT FROM state_scopes o WHERE o.namespace = @namespace::text))::boolean AS has;
+
 -- name: NameList :many
 -- Index: none: it reads everything, before anything serves. In the order of its bytes.
 SELECT DISTINCT n.scope::boolean AS scope, n.name::text AS name FROM (

@@ -25,7 +25,7 @@ type Policy struct {
 	// Plans has, by namespace, how long after its end a plan without a parent is deleted, with those below it.
 	Plans map[string]time.Duration
 	// Turns is the age at which records of turns are removed: a turn that is repeated after that is added again. Zero: never. Turns and
-	// Audit are of the whole store, or each of its shards: a view refuses them.
+	// Audit are of the whole store: a view refuses them.
 	Turns time.Duration
 	// Audit is the age at which sealed entries of the audit trail are pruned. Zero: never. On PostgreSQL only the owner of
 	// the tables can.

@@ -5,8 +5,8 @@ package limits
 
 import "time"
 
-// ShardMapNamespace is the namespace in which the map of shards is kept. Nobody else's data are in it.
-const ShardMapNamespace = "agentstore.shards"
+// PlacesNamespace is the namespace in which a spread keeps in which shard the others are. Nobody else's data are in it.
+const PlacesNamespace = "agentstore.places"
 
 // Sizes are in bytes of UTF-8.
 const (

@@ -165,9 +165,33 @@ func (r remover) Namespaces(ctx context.Context) ([]string, error) {
 				found[namespace] = true
 			}
 		}
-		delete(found, limits.ShardMapNamespace)
+		delete(found, limits.PlacesNamespace)
 		return slices.Sorted(maps.Keys(found)), nil
 	})
+}
+
+func (r remover) Has(ctx context.Context, namespace string) (has bool, err error) {
+	err = exec(ctx, r.read, func(t *tables) error {
+		for _, s := range t.sessions.all() {
+			has = has || s.Namespace == namespace
+		}
+		for _, p := range t.plans.all() {
+			has = has || p.Namespace == namespace
+		}
+		for _, a := range t.actions.all() {
+			has = has || a.Name.Server == "" && a.Name.Namespace == namespace
+		}
+		for key := range t.streamKeys.all() {
+			in, _ := rules.SplitView(key)
+			has = has || in == namespace
+		}
+		for scope := range t.scopes.all() {
+			in, _ := rules.SplitView(scope.Name)
+			has = has || scope.Name != "" && in == namespace
+		}
+		return nil
+	})
+	return has, err
 }
 
 func (r remover) Names(ctx context.Context, after removal.Name) ([]removal.Name, error) {

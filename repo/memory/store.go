@@ -116,11 +116,6 @@ type view struct{ repo.Store }
 
 func (view) Close() error { return nil }
 
-// Refusing returns a store whose operations return err.
-func (s *Store) Refusing(err error) *Store {
-	return &Store{&handle{tables: s.tables, options: s.options, closing: s.closing, of: s.handle, ended: err}}
-}
-
 // AuditLog implements auditlog.Keeper.
 func (s *Store) AuditLog() auditlog.Store { return auditStore{s.handle} }
 

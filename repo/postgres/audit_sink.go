@@ -23,7 +23,7 @@ func (a *auditStore) Sink(ctx context.Context) (auditlog.Sink, error) {
 		return nil, err
 	}
 	defer a.exec.gate.leave()
-	s := &sink{config: a.exec.conns.Config()}
+	s := &sink{config: a.exec.conns.Pool.Config()}
 	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}

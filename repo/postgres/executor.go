@@ -64,7 +64,6 @@ type pooled struct {
 	live       *live
 	keys       *keyCache
 	viewed     *known
-	beside     *beside
 	actions    *actionCache
 	gate       *gate
 }

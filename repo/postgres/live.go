@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,14 +50,13 @@ type live struct {
 	ended     *follow.Waiters[repo.Lease]
 	lately    lately
 	notifier  *follow.Notifier
-	listener  *follow.Listener // that of ears
+	listener  *follow.Listener
 	listening atomic.Bool
 }
 
-// newLive returns that of a store, which hears by ears of its pool.
-func newLive(conns conn.Conns, e *ears) *live {
-	l := &live{conns: conns, listener: e.listener}
-	e.lives = append(e.lives, l)
+func newLive(conns conn.Conns) *live {
+	l := &live{conns: conns}
+	l.listener = follow.NewListener(follow.ListenerConfig{Connect: l.connect, Connected: l.connected, Heard: l.heard})
 	l.messages = follow.New(follow.Config[repo.ID, repo.Message]{
 		Read:      l.readMessages,
 		Newest:    l.moved,
@@ -199,41 +196,10 @@ func (l *live) heard(payload string) {
 	l.parts.Tell(about...)
 }
 
-// ears listen for the stores of all schemas of a pool, on one connection.
-type ears struct {
-	listener *follow.Listener
-	lives    []*live // does not change after the stores are made
-
-	mu       sync.Mutex
-	channels map[string]*live
-}
-
-func newEars() *ears {
-	e := &ears{}
-	e.listener = follow.NewListener(follow.ListenerConfig{Connect: e.connect, Connected: e.connected, Heard: e.heard})
-	return e
-}
-
-func (e *ears) connected(listening bool, err error) {
-	for _, l := range e.lives {
-		l.connected(listening, err)
-	}
-}
-
-func (e *ears) heard(text string) {
-	channel, payload, _ := strings.Cut(text, " ")
-	e.mu.Lock()
-	l := e.channels[channel]
-	e.mu.Unlock()
-	if l != nil {
-		l.heard(payload)
-	}
-}
-
 // connect makes the listener's connection. It is not one of the pool's, since it is kept
 // for as long as somebody follows; it is made in the same way.
-func (e *ears) connect(ctx context.Context) (follow.Line, error) {
-	pool := e.lives[0].conns.Config()
+func (l *live) connect(ctx context.Context) (follow.Line, error) {
+	pool := l.conns.Pool.Config()
 	config := pool.ConnConfig.Copy()
 	// Nothing is left prepared on a pooler's connection.
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
@@ -252,7 +218,7 @@ func (e *ears) connect(ctx context.Context) (follow.Line, error) {
 		err = pool.AfterConnect(ctx, pg)
 	}
 	if err == nil {
-		err = e.listen(ctx, pg)
+		err = listen(ctx, pg)
 	}
 	if err != nil {
 		closeLine(ctx, pg)
@@ -263,7 +229,7 @@ func (e *ears) connect(ctx context.Context) (follow.Line, error) {
 
 // listen has a connection listen. (It is not a query of sqlc, which does not support
 // LISTEN.)
-func (e *ears) listen(ctx context.Context, pg *pgx.Conn) error {
+func listen(ctx context.Context, pg *pgx.Conn) error {
 	process, err := queries.LiveProcess(ctx, conn.Alone{Conn: pg})
 	if err != nil {
 		return err
@@ -271,26 +237,12 @@ func (e *ears) listen(ctx context.Context, pg *pgx.Conn) error {
 	if uint32(process) != pg.PgConn().PID() {
 		return follow.ErrDeaf
 	}
-	channels := make(map[string]*live, len(e.lives))
-	for _, l := range e.lives {
-		if schema := l.conns.Schema; schema != "" {
-			if _, err := pg.Exec(ctx, "set search_path to "+pgx.Identifier{schema}.Sanitize()); err != nil {
-				return err
-			}
-		}
-		channel, err := queries.LiveListen(ctx, conn.Alone{Conn: pg}, notifyLock)
-		if err != nil {
-			return err
-		}
-		if _, err := pg.Exec(ctx, "listen "+pgx.Identifier{channel}.Sanitize()); err != nil {
-			return err
-		}
-		channels[channel] = l
+	channel, err := queries.LiveListen(ctx, conn.Alone{Conn: pg}, notifyLock)
+	if err != nil {
+		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.channels = channels
-	return nil
+	_, err = pg.Exec(ctx, "listen "+pgx.Identifier{channel}.Sanitize())
+	return err
 }
 
 // closeTimeout bounds the closing of a connection.
@@ -318,7 +270,7 @@ func (l line) Next(ctx context.Context) (string, error) {
 		notification, err := l.conn.WaitForNotification(waiting)
 		cancel()
 		if err == nil {
-			return notification.Channel + " " + notification.Payload, nil
+			return notification.Payload, nil
 		}
 		if ctx.Err() != nil || l.conn.IsClosed() || !errors.Is(err, context.DeadlineExceeded) {
 			return "", err

@@ -248,7 +248,11 @@ func (r *remover) Judge(ctx context.Context, sessions []repo.ID) ([]removal.Judg
 
 func (r *remover) Namespaces(ctx context.Context) ([]string, error) {
 	found, err := ask(ctx, r.exec.read, func(q db.DBTX) ([]string, error) { return queries.NamespacesOfAll(ctx, q) })
-	return slices.DeleteFunc(found, func(namespace string) bool { return namespace == limits.ShardMapNamespace }), err
+	return slices.DeleteFunc(found, func(namespace string) bool { return namespace == limits.PlacesNamespace }), err
+}
+
+func (r *remover) Has(ctx context.Context, namespace string) (bool, error) {
+	return run(ctx, r.exec.read, queries.NamespaceHas, namespace)
 }
 
 func (r *remover) Names(ctx context.Context, after removal.Name) ([]removal.Name, error) {

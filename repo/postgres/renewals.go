@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -49,20 +48,8 @@ type renewer struct {
 
 	hints hints.Hints[repo.LeaseKey]
 
-	beside *beside
-}
-
-// beside is the pool beside the pool, which the stores of all its schemas share.
-type beside struct {
-	once sync.Once
-	pool *pgxpool.Pool
-	err  error // why there is none
-}
-
-func (b *beside) open(conns conn.Conns) {
-	config := conns.Config()
-	config.MaxConns, config.MinConns, config.MinIdleConns, config.MaxConnIdleTime = 2, 0, 0, renewerIdle
-	b.pool, b.err = pgxpool.NewWithConfig(context.Background(), config)
+	beside *pgxpool.Pool // the pool beside the pool
+	err    error         // why there is none
 }
 
 const (
@@ -78,13 +65,14 @@ var renewLimits = scheduler.Limits{
 }
 
 func newRenewer(p *pooled) *renewer {
-	r := &renewer{beside: p.beside}
-	p.beside.once.Do(func() { p.beside.open(p.conns) })
-	if p.beside.err != nil {
+	r := &renewer{}
+	config := p.conns.Pool.Config()
+	config.MaxConns, config.MinConns, config.MinIdleConns, config.MaxConnIdleTime = 2, 0, 0, renewerIdle
+	if r.beside, r.err = pgxpool.NewWithConfig(context.Background(), config); r.err != nil {
 		return r
 	}
 	beside := p.conns
-	beside.Pool = p.beside.pool
+	beside.Pool = r.beside
 	budget := commit.NewBudget(beside)
 	r.Committer = commit.New(budget, commit.Config[repo.LeaseKey, *renewing]{
 		Kind: "renew", Limits: renewLimits, Once: true, Commit: func(g *renewGroup) { g.Run(g.Tasks, (&renewals{g, &r.hints}).send) },
@@ -93,9 +81,9 @@ func newRenewer(p *pooled) *renewer {
 }
 
 func (r *renewer) close() {
-	if r.beside.err == nil {
+	if r.err == nil {
 		r.Close()
-		r.beside.pool.Close()
+		r.beside.Close()
 	}
 }
 
@@ -140,8 +128,8 @@ func (p *pooled) renewTogether(ctx context.Context, lease repo.Lease, ttl time.D
 	one := &renewing{lease: lease, ttl: ttl}
 	err = p.submitted(ctx, "renew", one, func() error {
 		r := committerOf(p, newRenewer)
-		if r.beside.err != nil {
-			return &conn.Error{Sentinel: repo.ErrUnavailable, Cause: r.beside.err}
+		if r.err != nil {
+			return &conn.Error{Sentinel: repo.ErrUnavailable, Cause: r.err}
 		}
 		return r.Submit(ctx, lease.Key, one)
 	})

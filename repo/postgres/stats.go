@@ -79,8 +79,11 @@ func (s *Store) Stats() Stats {
 	return stats
 }
 
-// Add adds what is counted for each of several stores of a pool.
+// Add adds what a store on another pool does.
 func (s *Stats) Add(other Stats) {
+	p, more := &s.Pool, other.Pool
+	p.Max, p.Open, p.Acquired, p.Waits, p.Waited = p.Max+more.Max, p.Open+more.Open, p.Acquired+more.Acquired, p.Waits+more.Waits, p.Waited+more.Waited
+	s.Again += other.Again
 	for _, more := range other.Committers {
 		i := slices.IndexFunc(s.Committers, func(c CommitterStats) bool { return c.Kind == more.Kind })
 		if i < 0 {
@@ -91,7 +94,8 @@ func (s *Stats) Add(other Stats) {
 		c.Waiting, c.Held, c.Groups, c.Begun = c.Waiting+more.Waiting, c.Held+more.Held, c.Groups+more.Groups, c.Begun+more.Begun
 	}
 	slices.SortFunc(s.Committers, func(a, b CommitterStats) int { return cmp.Compare(a.Kind, b.Kind) })
-	f, more := &s.Followers, other.Followers
-	f.Sessions, f.Streams, f.Behind, f.Lag = f.Sessions+more.Sessions, f.Streams+more.Streams, f.Behind+more.Behind, max(f.Lag, more.Lag)
-	f.Claims, f.Leases = f.Claims+more.Claims, f.Leases+more.Leases
+	f, followers := &s.Followers, other.Followers
+	f.Sessions, f.Streams, f.Behind = f.Sessions+followers.Sessions, f.Streams+followers.Streams, f.Behind+followers.Behind
+	f.Lag, f.Claims, f.Leases = max(f.Lag, followers.Lag), f.Claims+followers.Claims, f.Leases+followers.Leases
+	s.Listening = s.Listening && other.Listening
 }

@@ -55,32 +55,10 @@ var _ repo.Store = (*Store)(nil)
 // New is for package agentstore, whose OpenPool puts a store on a pool. Closing the store
 // leaves the pool open.
 func New(pool pgsettings.Checked, options Options) *Store {
-	return newStore(conn.New(pool.Pool, options.Observer), nil, &beside{}, newEars(), options)
-}
-
-// NewShards is New for a pool of several schemas (pgsettings.ShareSchemas): a store for each of them. They share
-// the budget of connections, the connection that listens, and those of renewals.
-func NewShards(pool pgsettings.Checked, schemas []string, options Options) []*Store {
-	stores := make([]*Store, len(schemas))
-	var budget *commit.Budget
-	way, beside, ears := conn.New(pool.Pool, options.Observer), &beside{}, newEars()
-	for i, schema := range schemas {
-		way.Schema = schema
-		stores[i] = newStore(way, budget, beside, ears, options)
-		budget = stores[i].exec.budget
-	}
-	return stores
-}
-
-func newStore(way conn.Conns, budget *commit.Budget, beside *beside, ears *ears, options Options) *Store {
-	if budget == nil {
-		budget = commit.NewBudget(way)
-	} else {
-		budget = budget.In(way)
-	}
+	way := conn.New(pool.Pool, options.Observer)
 	store := storeOn(&pooled{
-		conns: way, budget: budget, committers: &committers{}, live: newLive(way, ears), keys: &keyCache{}, actions: &actionCache{},
-		viewed: &known{}, beside: beside, gate: newGate(),
+		conns: way, budget: commit.NewBudget(way), committers: &committers{}, live: newLive(way), keys: &keyCache{}, actions: &actionCache{},
+		viewed: &known{}, gate: newGate(),
 	}, options)
 	store.owner = true
 	return store
@@ -88,13 +66,6 @@ func newStore(way conn.Conns, budget *commit.Budget, beside *beside, ears *ears,
 
 func storeOn(exec *pooled, options Options) *Store {
 	return &Store{repositories: repositories{base{exec, options.view, exec.viewed}, options}, exec: exec, log: options.logger()}
-}
-
-// Refusing returns a store whose operations return err.
-func (s *Store) Refusing(err error) *Store {
-	refuses := *s.exec
-	refuses.gate = &gate{closed: true, err: err, closing: s.exec.gate.closing}
-	return storeOn(&refuses, s.options)
 }
 
 // Distribute is for package agentstore: the tables of the store are on a node of a distributed engine.
@@ -112,7 +83,9 @@ func (s *Store) Share(options Options) *Store {
 func (s *Store) In(namespace string) repo.Store {
 	exec, options := s.exec, s.options
 	if err := rules.CheckNamespace(namespace); err != nil {
-		exec = s.Refusing(err).exec
+		refuses := *s.exec
+		refuses.gate = &gate{closed: true, err: err, closing: s.exec.gate.closing}
+		exec = &refuses
 	}
 	options.view = namespace
 	return view{storeOn(exec, options)}
@@ -179,11 +152,6 @@ func BindWith(tx pgx.Tx, options Options) repo.Repositories {
 // place, by COMMIT AND CHAIN, ROLLBACK AND CHAIN or BEGIN: never use these.
 func Tx(r repo.Repositories) (pgx.Tx, bool) {
 	own, ok := observed.Below(r).(inTx)
-	if ok {
-		if session := own.tx.Conn(); session != nil {
-			pgsettings.Lend(session)
-		}
-	}
 	return own.tx, ok
 }
 
@@ -223,7 +191,7 @@ func (r repositories) Audit() repo.Audit     { return &audit{r.base} }
 // repo.ErrPermission, repo.ErrSchema if the database does not exist.
 func (s *Store) Ping(ctx context.Context) error {
 	return s.exec.retried(ctx, func() error {
-		return conn.Translate(ctx, s.exec.conns.Pool.Ping(pgsettings.In(ctx, s.exec.conns.Schema)), conn.Reading)
+		return conn.Translate(ctx, s.exec.conns.Pool.Ping(ctx), conn.Reading)
 	})
 }
 

@@ -1,4 +1,4 @@
-// Package removal is what a store does for packages retention and erase, besides the contract. It is for authors of stores.
+// Package removal is what a store does for packages retention and erase, and for a spread, besides the contract. It is for authors of stores.
 package removal
 
 import (
@@ -38,8 +38,11 @@ type Store interface {
 	Kept(ctx context.Context, sessions []repo.ID) (own, all int64, err error)
 	// Made returns the plans that were made for sessions, also for those that are gone, and those below them.
 	Made(ctx context.Context, sessions []repo.ID) ([]repo.ID, error)
-	// Namespaces returns those of sessions, leases and shared scopes of state, without that of the map of shards.
+	// Namespaces returns those of sessions, leases and shared scopes of state, without that in which a spread keeps its places.
 	Namespaces(ctx context.Context) ([]string, error)
+	// Has reports whether a namespace has sessions, plans, actions, streams or shared scopes of state. Leases do not count: each
+	// store has retention's, in DefaultNamespace.
+	Has(ctx context.Context, namespace string) (bool, error)
 	// Names returns up to 10,000 of the names that are stored, behind one, by kind and then name. It reads everything.
 	Names(ctx context.Context, after Name) ([]Name, error)
 }

@@ -46,22 +46,3 @@ func TestSchema(t *testing.T) {
 	}
 	d.run("session", "delete", id, "--yes", "--schema", name)
 }
-
-// The verbs of migrate work on all shards, and say of each what they did.
-func TestShards(t *testing.T) {
-	t.Parallel()
-	d := database{T: t, url: pgtest.NewEmptyDatabase(t)}
-	if up := d.run("migrate", "up", "--shards", "3"); strings.Count(up, "the database is at version") != 3 {
-		t.Errorf("up printed:\n%s", up)
-	}
-	d.run("migrate", "down", "--schema", "agentstore_01")
-	status := d.run("migrate", "status", "--shards", "3")
-	if strings.Count(status, "pending") != 1 || !strings.Contains(status, "agentstore_02:\n") {
-		t.Errorf("status printed:\n%s", status)
-	}
-	code, _, stderr := Run(t.Context(), t, d.url, "migrate", "validate", "--shards", "3")
-	if code != 3 || !strings.Contains(stderr, "agentstore_01: ") {
-		t.Errorf("validate: code %d, %s", code, stderr)
-	}
-	d.refuses(2, "--shards is not from 0 to 256", "migrate", "up", "--shards", "1000")
-}

@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	urfave "github.com/urfave/cli/v3"
@@ -19,7 +17,7 @@ type migrateFlags struct {
 	databaseURL                         string
 	timeout, lockTimeout, progressEvery time.Duration
 	to, version                         int64
-	steps, shards                       int
+	steps                               int
 	down, dryRun, json, allowDataLoss   bool
 	roles                               schema.Roles
 }
@@ -44,20 +42,17 @@ func verbs() []leaf {
 		databaseFlag(&f.databaseURL),
 		durationFlag(&f.timeout, "timeout", "give up after this `time`, for example 90s (otherwise: never)", 0),
 	)
-	reading := append(slices.Clip(whole),
-		intFlag(&f.shards, "shards", "the `number` of shards, for each of which it is done (see docs/scaling.md)", 0),
-	)
-	return slices.Concat(f.changing(reading), []leaf{
+	return slices.Concat(f.changing(whole), []leaf{
 		{name: "rebalance", summary: "have Citus spread the schemas of the database over its nodes", flags: whole, run: f.within(f.rebalance)},
-		{name: "status", summary: "list every version, when it was applied, and the node of Citus", flags: reading, run: f.within(f.status)},
-		{name: "validate", summary: "check that this binary works on the database", flags: reading, run: f.within(f.validate)},
-		{name: "version", summary: "print the database's version", flags: reading, run: f.within(f.databaseVersion)},
+		{name: "status", summary: "list every version, when it was applied, and the node of Citus", flags: whole, run: f.within(f.status)},
+		{name: "validate", summary: "check that this binary works on the database", flags: whole, run: f.within(f.validate)},
+		{name: "version", summary: "print the database's version", flags: whole, run: f.within(f.databaseVersion)},
 	}, f.offline(asJSON))
 }
 
 // changing returns the verbs that change the schema.
-func (f *migrateFlags) changing(reading []urfave.Flag) []leaf {
-	running := append(slices.Clip(reading),
+func (f *migrateFlags) changing(whole []urfave.Flag) []leaf {
+	running := append(slices.Clip(whole),
 		int64Flag(&f.to, "to", "stop at this `version`", unset),
 		boolFlag(&f.dryRun, "dry-run", "only print what would be run"),
 		durationFlag(&f.lockTimeout, "lock-timeout", "wait this `time` for another process that is migrating; 0: do not wait", schema.DefaultLockTimeout),
@@ -85,12 +80,12 @@ func (f *migrateFlags) changing(reading []urfave.Flag) []leaf {
   agentstore migrate down --to 2 --allow-data-loss`,
 		},
 		{
-			name: "distribute", summary: "give the schema, or that of each shard, to a node of Citus, and print which", run: f.within(f.distribute),
-			flags: append(slices.Clip(reading), durationFlag(&f.lockTimeout, "lock-timeout", "wait this `time` for another process that is migrating; 0: do not wait", schema.DefaultLockTimeout)),
+			name: "distribute", summary: "give the schema to a node of Citus, and print which", run: f.within(f.distribute),
+			flags: append(slices.Clip(whole), durationFlag(&f.lockTimeout, "lock-timeout", "wait this `time` for another process that is migrating; 0: do not wait", schema.DefaultLockTimeout)),
 			more: `No process may have the store open. Run it again after each migrate up.
 
 Examples:
-  agentstore migrate distribute --shards 16`,
+  agentstore migrate distribute --schema shard_03`,
 		},
 	}
 }
@@ -154,58 +149,16 @@ func (f *migrateFlags) run(ctx context.Context, invocation invocation, run migra
 	switch {
 	case f.steps > 0 && f.to != unset:
 		return usageError{text: "--steps and --to exclude each other"}
-	case f.shards < 0 || f.shards > schema.MaxShards:
-		return usageError{text: fmt.Sprintf("--shards is not from 0 to %d", schema.MaxShards)}
-	case f.shards > 1 && f.json:
-		return usageError{text: "--shards and --json exclude each other: ask for one shard with --schema"}
 	case databaseURL == "":
 		return usageError{text: "no database: set DATABASE_URL or --database-url"}
 	}
 	if f.lockTimeout <= 0 {
 		f.lockTimeout = -1 // on the command line 0 means no wait; in Options, the default
 	}
-	if f.shards > 1 {
-		return f.inShards(ctx, invocation, databaseURL, run)
-	}
-	return f.runIn(ctx, invocation, databaseURL, invocation.inSchema(), run)
-}
-
-// atOnce bounds the shards for which a verb runs at once.
-const atOnce = 4
-
-// inShards runs a verb for each shard. What it prints of a shard is printed together, when it is done.
-func (f *migrateFlags) inShards(ctx context.Context, whole invocation, databaseURL string, run migration) error {
-	names := schema.Shards(whole.inSchema(), f.shards)
-	errs := make([]error, len(names))
-	var all sync.WaitGroup
-	var printing sync.Mutex
-	room := make(chan struct{}, atOnce)
-	for i, name := range names {
-		all.Go(func() {
-			room <- struct{}{}
-			defer func() { <-room }()
-			var lines bytes.Buffer
-			one := whole
-			one.stdout, one.stderr, one.schema = &lines, &lines, name
-			err := f.runIn(ctx, one, databaseURL, name, run)
-			printing.Lock()
-			defer printing.Unlock()
-			fmt.Fprintf(whole.stdout, "%s:\n%s", name, lines.String())
-			if err != nil {
-				errs[i] = fmt.Errorf("%s: %w", name, err)
-			}
-		})
-	}
-	all.Wait()
-	return errors.Join(errs...)
-}
-
-// runIn runs a verb in a schema.
-func (f *migrateFlags) runIn(ctx context.Context, invocation invocation, databaseURL, in string, run migration) error {
 	progress := f.progress(invocation)
 	defer func() { progress.stop() }()
 	migrator, err := schema.Open(ctx, databaseURL, schema.Options{
-		Schema: in, LockTimeout: f.lockTimeout, AllowDataLoss: f.allowDataLoss, Progress: progress.event,
+		Schema: invocation.inSchema(), LockTimeout: f.lockTimeout, AllowDataLoss: f.allowDataLoss, Progress: progress.event,
 	})
 	if err != nil {
 		return err

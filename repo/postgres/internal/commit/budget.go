@@ -26,19 +26,13 @@ import (
 // whole pool. Whoever waits needs more than its place: a connection must be left for others
 // (MayWait), and is given up when the pool hands out none (evictWhenCrowded).
 type Budget struct {
-	*shared
-
-	conns conn.Conns
-}
-
-// shared is what the schemas of a pool have together.
-type shared struct {
 	// Waits bounds the keys that wait for rows, and Apart the callers whose writes wait in a
 	// transaction of their own.
 	Waits int
 	Apart chan struct{}
 
 	groups *scheduler.Budget
+	conns  conn.Conns
 	// using is the number of connections that groups hold or wait for.
 	using atomic.Int32
 	// evicted is when one who waits last gave a connection up.
@@ -53,11 +47,8 @@ func NewBudget(conns conn.Conns) *Budget {
 	if size >= 3 {
 		waits = max(1, size/4)
 	}
-	return &Budget{&shared{Waits: waits, Apart: make(chan struct{}, waits), groups: scheduler.NewBudget(max(1, size-waits))}, conns}
+	return &Budget{Waits: waits, Apart: make(chan struct{}, waits), groups: scheduler.NewBudget(max(1, size-waits)), conns: conns}
 }
-
-// In returns the same budget, for another schema of the pool.
-func (b *Budget) In(conns conn.Conns) *Budget { return &Budget{b.shared, conns} }
 
 // Use notes that a group holds a connection, or waits for one, until the returned function is
 // called.

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore/db"
-	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 	"github.com/seed-df90f812/agentstore/observe"
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -19,8 +18,6 @@ import (
 // Conns runs statements on the connections of a pool.
 type Conns struct {
 	Pool *pgxpool.Pool
-	// Schema is that of a pool of several (pgsettings.ShareSchemas). Empty: the pool has one.
-	Schema string
 	// OtherLevel: transactions have another level than read committed by default, so that
 	// statements which check that would do nothing. It affects the speed alone, and is never reset.
 	OtherLevel *atomic.Bool
@@ -50,7 +47,7 @@ func (c Conns) Pause(ctx context.Context, attempt int) bool {
 // Run runs statements on one connection. One statement, or one batch, is one
 // transaction, at read committed.
 func (c Conns) Run(ctx context.Context, at Phase, statements func(db.DBTX) error) error {
-	conn, err := c.Pool.Acquire(pgsettings.In(ctx, c.Schema))
+	conn, err := c.Pool.Acquire(ctx)
 	if err != nil {
 		return Translate(ctx, err, Unsent)
 	}
@@ -84,16 +81,7 @@ func (c Conns) Doubted(err error) error {
 
 // Begin begins a transaction at read committed.
 func (c Conns) Begin(ctx context.Context) (pgx.Tx, error) {
-	return c.Pool.BeginTx(pgsettings.In(ctx, c.Schema), ReadCommitted)
-}
-
-// Config returns the configuration of the pool, for connections beside it. They begin in the schema.
-func (c Conns) Config() *pgxpool.Config {
-	config := c.Pool.Config()
-	if c.Schema != "" {
-		config.ConnConfig.RuntimeParams["search_path"] = pgx.Identifier{c.Schema}.Sanitize()
-	}
-	return config
+	return c.Pool.BeginTx(ctx, ReadCommitted)
 }
 
 // The pauses before a request to cancel is sent again, and the bound of one.
