@@ -141,35 +141,45 @@ func TestNamedLeases(t *testing.T) {
 	}
 }
 
-// An erasure is of one shard. What a hold in another one refuses is known before. The map of shards is nobody's, whatever they are called.
+// An erasure is of one store. What a hold in another one refuses is known before. The places of a spread are nobody's, whatever they
+// are called.
 func TestShards(t *testing.T) {
 	t.Parallel()
-	const name = "shards" // as the map's scope
-	store, err := agentstore.Open(t.Context(), "memory://"+repo.NewID().String(), agentstore.Options{Shards: 4})
+	const name = "places" // as their scope
+	var stores []*agentstore.Store
+	for i := range 3 {
+		store, err := agentstore.Open(t.Context(), "memory://"+t.Name(), agentstore.Options{Schema: fmt.Sprint("shard", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = store.Close() }()
+		stores = append(stores, store)
+	}
+	spread, err := agentstore.NewSpread(t.Context(), stores...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = store.Close() }()
+	view := func(namespace string) repo.Store {
+		view, err := spread.In(t.Context(), namespace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return view
+	}
 	const tenants = 16
 	for i := range tenants {
-		if _, err := store.In(fmt.Sprint("tenant ", i)).Sessions().Create(t.Context(), repo.NewSession{Owner: name}); err != nil {
+		if _, err := view(fmt.Sprint("tenant ", i)).Sessions().Create(t.Context(), repo.NewSession{Owner: name}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	request := erase.Request{Owner: name, Scopes: []string{name}, Key: key}
-	if _, err := erase.Subject(t.Context(), store, request); !errors.Is(err, repo.ErrInvalid) {
-		t.Errorf("of the whole store: %v", err)
-	}
-	if _, err := erase.Subject(t.Context(), store.In("tenant 1"), request); !errors.Is(err, repo.ErrInvalid) {
-		t.Errorf("of a view: %v", err)
-	}
 	hold := repo.LegalHold{Namespace: "tenant 3", Owner: name, Reason: "x"}
-	if err := store.In("tenant 3").Sessions().Hold(t.Context(), hold); err != nil {
+	if err := view("tenant 3").Sessions().Hold(t.Context(), hold); err != nil {
 		t.Fatal(err)
 	}
 	refused := 0
-	for _, shard := range store.Shards() {
-		err := erase.Check(t.Context(), shard, request)
+	for _, store := range stores {
+		err := erase.Check(t.Context(), store, request)
 		if is := errors.Is(err, repo.ErrConflict); is {
 			refused++
 		} else if err != nil {
@@ -177,15 +187,15 @@ func TestShards(t *testing.T) {
 		}
 	}
 	if refused != 1 {
-		t.Errorf("%d shards refuse", refused)
+		t.Errorf("%d stores refuse", refused)
 	}
-	if err := store.In("tenant 3").Sessions().Release(t.Context(), hold); err != nil {
+	if err := view("tenant 3").Sessions().Release(t.Context(), hold); err != nil {
 		t.Fatal(err)
 	}
 	sessions := int64(0)
 	var receipts []erase.Receipt
-	for _, shard := range store.Shards() {
-		receipt, err := erase.Subject(t.Context(), shard, request)
+	for _, store := range stores {
+		receipt, err := erase.Subject(t.Context(), store, request)
 		if sessions += receipt.Sessions; err != nil || receipt.StateKeys != 0 {
 			t.Errorf("%+v, %v", receipt, err)
 		}
@@ -194,13 +204,14 @@ func TestShards(t *testing.T) {
 	if sessions != tenants {
 		t.Errorf("%d sessions were erased", sessions)
 	}
-	for _, shard := range store.Shards() {
-		if done, err := erase.Replay(t.Context(), shard, erase.Request{Key: key}, receipts...); err != nil {
+	for _, store := range stores {
+		if done, err := erase.Replay(t.Context(), store, erase.Request{Key: key}, receipts...); err != nil {
 			t.Errorf("%+v, %v", done, err)
 		}
 	}
-	const mapNamespace = "agentstore.shards"
-	if _, err := store.Shards()[0].In(mapNamespace).State().Get(t.Context(), repo.Scope{Name: name}, "map"); err != nil {
-		t.Errorf("the map of shards: %v", err)
+	for i := range tenants {
+		if _, err := stores[0].In("agentstore.places").State().Get(t.Context(), repo.Scope{Name: name}, fmt.Sprint("tenant ", i)); err != nil {
+			t.Errorf("the place of tenant %d: %v", i, err)
+		}
 	}
 }

@@ -39,6 +39,17 @@ func Is(ctx context.Context, of any) bool {
 	return false
 }
 
+// Any reports whether ctx belongs to a transaction that has not ended, on whatever.
+func Any(ctx context.Context) bool {
+	m, _ := ctx.Value(key{}).(*mark)
+	for ; m != nil; m = m.outer {
+		if !m.ended.Load() {
+			return true
+		}
+	}
+	return false
+}
+
 // Error returns the error of a store that is used with such a context.
 func Error() error {
 	return &repo.InvalidError{
