@@ -147,6 +147,11 @@ func TestInvalidPolicies(t *testing.T) {
 	}
 }
 
+func TestHas(t *testing.T) {
+	t.Parallel()
+	repotest.Has(t, open(t))
+}
+
 func TestOldTurns(t *testing.T) {
 	t.Parallel()
 	store := open(t)

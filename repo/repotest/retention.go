@@ -106,3 +106,31 @@ func DryRun(t *testing.T, store repo.Store, run func(age time.Duration, dryRun b
 
 // Removed is what a run has removed of a namespace: sessions with the messages that are theirs, and plans.
 type Removed struct{ Sessions, Messages, Plans, Held, InUse int64 }
+
+// Has tests what a namespace has, in a store that nobody else uses.
+func Has(t *testing.T, store interface {
+	removal.Keeper
+	In(namespace string) repo.Store
+}) {
+	t.Helper()
+	for kind, does := range map[string]func(repo.Store){
+		"nothing": func(repo.Store) {},
+		"session": func(s repo.Store) { create(t, s.Sessions()) },
+		"action": func(s repo.Store) {
+			_, err := s.Actions().Create(t.Context(), repo.NewAction{Name: "a"})
+			must(t, "a", err)
+		},
+		"stream": func(s repo.Store) { openStream(t, s, repo.NewStream{Key: "key", Owner: "x"}) },
+		"scope":  func(s repo.Store) { change(t, s, set(repo.Scope{Name: "n"}, "k", "1")) },
+		"lease":  func(s repo.Store) { acquire(t, s, repo.NewLease{Key: repo.LeaseKey{Kind: "k", Name: "n"}, Owner: "x"}) },
+	} {
+		does(store.In(kind))
+		if has, err := store.Removal().Has(t.Context(), kind); err != nil || has != (kind != "nothing" && kind != "lease") {
+			t.Errorf("%s: %t, %v", kind, has, err)
+		}
+	}
+	usePlan(t, store, plain(t, store), repo.UseAction{Namespace: "plan"})
+	if has, err := store.Removal().Has(t.Context(), "plan"); err != nil || !has {
+		t.Errorf("a plan: %t, %v", has, err)
+	}
+}

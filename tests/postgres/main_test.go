@@ -11,14 +11,16 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// The test binary is also the binary of the processes of TestHistoryRace.
+// The test binary is also the binary of the processes of TestHistoryRace and TestProcessesPlace.
 func TestMain(m *testing.M) {
-	if task := os.Getenv(historyTaskVariable); task != "" {
-		if err := runHistoryWriters(task); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	for variable, run := range map[string]func(task string) error{historyTaskVariable: runHistoryWriters, spreadTaskVariable: runSpreadWriters} {
+		if task := os.Getenv(variable); task != "" {
+			if err := run(task); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
 		}
-		os.Exit(0)
 	}
 	os.Exit(pgtest.Main(m))
 }

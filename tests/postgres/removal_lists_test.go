@@ -25,6 +25,11 @@ func TestOldTurns(t *testing.T) {
 	})
 }
 
+func TestHas(t *testing.T) {
+	t.Parallel()
+	repotest.Has(t, pgtest.NewStore(t, agentstore.Options{}))
+}
+
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})

@@ -11,25 +11,35 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/erase"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/repotest"
 	"github.com/seed-df90f812/agentstore/retention"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
+	"github.com/seed-df90f812/agentstore/tests/tables"
 )
 
-// Retention and erasure of each shard, on two connections: what a dry run of all of them counts is removed, and the person's data are
-// gone from all. A run in a view takes none of the others' sessions.
+// Retention and erasure of each store, on two connections: what a dry run of all of them counts is removed, and the person's data are
+// gone from all. A run in a view takes none of the others' sessions. Each trail is sealed by itself.
 // Guarantee: Deletion: Retention and erasure of each shard are together those of all.
 func TestRemovalsInShards(t *testing.T) {
 	t.Parallel()
-	store := openShards(t, pgtest.NewEmptyDatabase(t), agentstore.Options{MaxConns: 2})
+	stores := openShards(t, newShards(t))
+	spread := newSpread(t, stores)
+	in := func(namespace string) repo.Store {
+		view, err := spread.In(t.Context(), namespace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return view
+	}
 	const tenants = 12
 	policy := retention.Policy{Sessions: map[string]time.Duration{}, Turns: time.Microsecond}
 	scope := repo.Scope{Name: "user:person"}
 	for i := range tenants {
 		namespace := fmt.Sprint("tenant ", i)
-		view := store.In(namespace)
+		view := in(namespace)
 		policy.Sessions[namespace] = time.Microsecond
 		for _, owner := range []string{"person", "another"} {
 			session, err := view.Sessions().Create(t.Context(), repo.NewSession{Owner: owner})
@@ -50,8 +60,8 @@ func TestRemovalsInShards(t *testing.T) {
 	}
 	run := func() (all retention.Report) {
 		t.Helper()
-		for _, shard := range store.Shards() {
-			report, err := retention.Run(t.Context(), shard, policy)
+		for _, store := range stores {
+			report, err := retention.Run(t.Context(), store, policy)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,8 +72,8 @@ func TestRemovalsInShards(t *testing.T) {
 	request := erase.Request{Owner: "person", Scopes: []string{scope.Name}, Key: []byte("sixteen bytes or")}
 	var erased erase.Receipt
 	var receipts []erase.Receipt
-	for _, shard := range store.Shards() {
-		receipt, err := erase.Subject(t.Context(), shard, request)
+	for _, store := range stores {
+		receipt, err := erase.Subject(t.Context(), store, request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,17 +84,17 @@ func TestRemovalsInShards(t *testing.T) {
 	if erased.Sessions != tenants || erased.Messages != 2*tenants || erased.StateKeys != 2*tenants || erased.Leases != tenants {
 		t.Errorf("%+v", erased)
 	}
-	for _, shard := range store.Shards() {
-		done, err := erase.Replay(t.Context(), shard, erase.Request{Key: request.Key}, receipts...)
+	for _, store := range stores {
+		done, err := erase.Replay(t.Context(), store, erase.Request{Key: request.Key}, receipts...)
 		if err != nil || len(done) > 0 {
 			t.Errorf("%+v, %v", done, err)
 		}
 	}
 	policy.Turns = 0
-	if report, err := retention.Run(t.Context(), store.In("tenant 5"), policy); err != nil || report.Sessions != 1 {
+	if report, err := retention.Run(t.Context(), in("tenant 5"), policy); err != nil || report.Sessions != 1 {
 		t.Errorf("in a view: %+v, %v", report, err)
 	}
-	if err := store.In("tenant 3").Sessions().Hold(t.Context(), repo.LegalHold{Namespace: "tenant 3", Reason: "x"}); err != nil {
+	if err := in("tenant 3").Sessions().Hold(t.Context(), repo.LegalHold{Namespace: "tenant 3", Reason: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	policy.DryRun = true
@@ -97,6 +107,12 @@ func TestRemovalsInShards(t *testing.T) {
 	policy.Turns = time.Microsecond
 	if did := run(); did != (retention.Report{Held: 2}) { // the session, and its turn
 		t.Errorf("%+v", did)
+	}
+	for i, store := range stores {
+		tables.Seal(t, store)
+		if report, err := audit.Verify(t.Context(), store.AuditLog(), audit.VerifyOptions{}); err != nil || !report.Intact() {
+			t.Errorf("the trail of shard %d: %+v, %v", i, report, err)
+		}
 	}
 }
 

@@ -2,278 +2,260 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"math/rand/v2"
+	"os"
+	"slices"
 	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/seed-df90f812/agentstore"
-	"github.com/seed-df90f812/agentstore/audit/auditlog"
-	"github.com/seed-df90f812/agentstore/erase"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
-	"github.com/seed-df90f812/agentstore/repo/repotest"
-	"github.com/seed-df90f812/agentstore/retention"
-	"github.com/seed-df90f812/agentstore/schema"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-const shards = 4
+// shard is where a store is.
+type shard struct{ URL, Schema string }
 
-// openShards opens a store of four shards on a database that has none yet, or has them.
-func openShards(t *testing.T, databaseURL string, options agentstore.Options) *agentstore.Store {
+// newShards are three schemas of one database, and two databases.
+func newShards(t *testing.T) (shards []shard) {
 	t.Helper()
-	options.Shards, options.Migrate = shards, true
-	store, err := agentstore.Open(t.Context(), databaseURL, options)
+	databaseURL := pgtest.NewEmptyDatabase(t)
+	for i := range 3 {
+		shards = append(shards, shard{databaseURL, fmt.Sprintf("shard_%02d", i)})
+	}
+	return append(shards, shard{URL: pgtest.NewDatabase(t)}, shard{URL: pgtest.NewDatabase(t)})
+}
+
+// openAll opens the stores of shards, and migrates them at once.
+func openAll(ctx context.Context, shards []shard) ([]*agentstore.Store, error) {
+	stores, errs := make([]*agentstore.Store, len(shards)), make([]error, len(shards))
+	var opening sync.WaitGroup
+	for i, s := range shards {
+		opening.Go(func() {
+			stores[i], errs[i] = agentstore.Open(ctx, s.URL, agentstore.Options{Schema: s.Schema, MaxConns: 2, Migrate: true})
+		})
+	}
+	opening.Wait()
+	return stores, errors.Join(errs...)
+}
+
+func openShards(t *testing.T, shards []shard) []*agentstore.Store {
+	t.Helper()
+	stores, err := openAll(t.Context(), shards)
+	t.Cleanup(func() {
+		for _, store := range stores {
+			if store != nil {
+				_ = store.Close()
+			}
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return store
+	return stores
 }
 
-// sharded has the audit log of one of its shards: the suite's views share it.
-type sharded struct{ *agentstore.Store }
+func newSpread(t *testing.T, stores []*agentstore.Store) *agentstore.Spread {
+	t.Helper()
+	spread, err := agentstore.NewSpread(t.Context(), stores...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spread
+}
 
-func (s sharded) AuditLog() auditlog.Store { return s.Shards()[0].AuditLog() }
-
-func TestConformanceOfShards(t *testing.T) {
-	t.Parallel()
-	databaseURL := pgtest.NewEmptyDatabase(t)
-	openShards(t, databaseURL, agentstore.Options{MaxConns: 16})
-	repotest.RunViews(t, func(t *testing.T) sharded {
-		store, err := agentstore.Open(t.Context(), databaseURL, agentstore.Options{Shards: shards})
+// shardsOf returns the shards that have something of a namespace.
+func shardsOf(t *testing.T, stores []*agentstore.Store, namespace string) (in []int) {
+	t.Helper()
+	for i, store := range stores {
+		has, err := store.Removal().Has(t.Context(), namespace)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = store.Close() })
-		return sharded{store}
-	}, func(store sharded, namespace string) repo.Store { return store.In(namespace) },
-		append(pgtest.Parts("Append", "Transactions", "Claims", "StreamsFollow", "Closing"), pgtest.Elapse(databaseURL))...)
+		if has {
+			in = append(in, i)
+		}
+	}
+	return in
 }
 
-// Views of all shards write at once, on fewer connections than there are shards: each row is in its own shard.
-// Guarantee: Views: What a view writes is in its shard alone, however few connections shards share.
-func TestShardsShareConnections(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	databaseURL := pgtest.NewEmptyDatabase(t)
-	store := openShards(t, databaseURL, agentstore.Options{MaxConns: 2})
-	other := openShards(t, databaseURL, agentstore.Options{})
-	const namespaces, appends = 16, 20
-	ids := make([]repo.ID, namespaces)
-	var all sync.WaitGroup
-	for i := range namespaces {
-		all.Go(func() {
-			view := store.In(fmt.Sprint("tenant ", i))
-			session, err := view.Sessions().Create(ctx, repo.NewSession{})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			ids[i] = session.ID
-			var followed sync.WaitGroup
-			defer followed.Wait()
-			followed.Go(func() {
-				next := int64(0)
-				for message, err := range other.In(fmt.Sprint("tenant ", i)).Sessions().Follow(ctx, session.ID, 0) {
-					if err != nil || message.Sequence != next {
-						t.Errorf("the follower got %d, want %d: %v", message.Sequence, next, err)
-						return
-					}
-					if next++; next == appends {
+func tenant(n int) string { return fmt.Sprint("tenant ", n) }
+
+// spreadTask is what a process does: its 16 goroutines place some of the namespaces, here and there, and write into them.
+type spreadTask struct {
+	Shards     []shard
+	Namespaces int
+}
+
+const spreadTaskVariable = "AGENTSTORE_SPREAD_WRITERS"
+
+// runSpreadWriters is the main function of such a process.
+func runSpreadWriters(text string) error {
+	var task spreadTask
+	if err := json.Unmarshal([]byte(text), &task); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	stores, err := openAll(ctx, task.Shards)
+	if err != nil {
+		return err
+	}
+	spread, err := agentstore.NewSpread(ctx, stores...)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, 16)
+	var running sync.WaitGroup
+	for g := range errs {
+		running.Go(func() {
+			for _, n := range rand.Perm(task.Namespaces)[:task.Namespaces/4] {
+				if rand.IntN(2) == 0 {
+					if err := spread.Place(ctx, tenant(n), rand.IntN(len(stores))); err != nil && !errors.Is(err, repo.ErrConflict) {
+						errs[g] = err
 						return
 					}
 				}
-			})
-			for j := range appends {
-				if j%5 == 0 {
-					err = view.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
-						_, err := tx.Sessions().Append(ctx, session.ID, repo.NewMessage{Role: repo.RoleUser, Content: "in a transaction"})
-						return err
-					})
-				} else {
-					_, err = view.Sessions().Append(ctx, session.ID, repo.NewMessage{Role: repo.RoleUser, Content: "alone"})
+				view, err := spread.In(ctx, tenant(n))
+				if err == nil {
+					_, err = view.Sessions().Create(ctx, repo.NewSession{})
 				}
 				if err != nil {
-					t.Error(err)
+					errs[g] = err
 					return
 				}
 			}
 		})
 	}
-	all.Wait()
-	in := map[int]bool{}
-	for i := range namespaces {
-		found := 0
-		for shard, whole := range store.Shards() {
-			messages, err := whole.Sessions().MessagesFrom(ctx, ids[i], 0, 2*appends)
-			if err == nil {
-				found++
-				in[shard] = true
-			}
-			if err == nil && len(messages) != appends {
-				t.Errorf("%d messages", len(messages))
-			}
-		}
-		if found != 1 {
-			t.Errorf("the session is in %d shards", found)
-		}
-	}
-	if len(in) != shards {
-		t.Errorf("only the shards %v are used", in)
-	}
+	running.Wait()
+	return errors.Join(errs...)
 }
 
-// Guarantee: Views: A transaction of one view refuses another view's operations, also of another shard.
-func TestShardsInOneTransaction(t *testing.T) {
+// Four processes place namespaces and write into them, of which two are killed. Each namespace is where its place says, for them and
+// for a process that has one shard more.
+// Guarantee: Views: What a namespace has is in one shard, whoever places it.
+func TestProcessesPlace(t *testing.T) {
 	t.Parallel()
-	store := openShards(t, pgtest.NewEmptyDatabase(t), agentstore.Options{})
-	err := store.In("one").InTx(t.Context(), func(ctx context.Context, _ repo.Repositories) error {
-		for i := range 8 {
-			if _, err := store.In(fmt.Sprint("other ", i)).Sessions().Create(ctx, repo.NewSession{}); !errors.Is(err, repo.ErrInvalid) {
-				t.Errorf("another view: %v", err)
-			}
+	shards := newShards(t)
+	stores := openShards(t, shards)
+	const processes, killed = 4, 2
+	task := spreadTask{shards, pgtest.Choose(2000, 200)}
+	var ends []func() error
+	for n := range processes {
+		command := pgtest.Again(t.Context(), spreadTaskVariable, task)
+		command.Stderr = os.Stderr
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
-	if err != nil {
+		if n < killed {
+			placed := (n + 1) * task.Namespaces / 4
+			t.Cleanup(func() { _ = command.Process.Kill() })
+			ends = append(ends, func() error {
+				await.For(t, "some are placed", func() bool {
+					return pgtest.Value[int](t, stores[0].Pool(), "SELECT count(*) FROM state_values") > placed
+				})
+				err := command.Process.Kill()
+				_ = command.Wait()
+				return err
+			})
+			continue
+		}
+		ends = append(ends, command.Wait)
+	}
+	for n, end := range ends {
+		if err := end(); err != nil {
+			t.Errorf("process %d: %v", n, err)
+		}
+	}
+	later := openShards(t, append(slices.Clone(shards), shard{shards[0].URL, "shard_added"}))
+	spread := newSpread(t, later)
+	used := map[int]int{}
+	for n := range task.Namespaces {
+		in := shardsOf(t, stores, tenant(n))
+		if len(in) > 1 {
+			t.Errorf("%s is in the shards %v", tenant(n), in)
+		}
+		if len(in) == 0 { // nobody has written there
+			continue
+		}
+		used[in[0]]++
+		if err := spread.Place(t.Context(), tenant(n), in[0]); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(used) != len(shards) {
+		t.Errorf("the shards have %v namespaces", used)
+	}
+	if err := spread.Place(t.Context(), "new", len(shards)); err != nil {
 		t.Error(err)
 	}
-}
-
-// Guarantee: Views: A shard whose schema is behind is refused alone.
-func TestShardBehind(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	databaseURL := pgtest.NewEmptyDatabase(t)
-	openShards(t, databaseURL, agentstore.Options{})
-	names := schema.Shards("", shards)
-	migrator, err := schema.Open(ctx, databaseURL, schema.Options{Schema: names[2]})
-	if err == nil {
-		_, err = migrator.Run(ctx, schema.TargetDownSteps(1))
+	if view, err := spread.In(t.Context(), "new"); err != nil {
+		t.Error(err)
+	} else if _, err := view.Sessions().Create(t.Context(), repo.NewSession{}); err != nil {
+		t.Error(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := agentstore.Open(ctx, databaseURL, agentstore.Options{Shards: shards})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = store.Close() }()
-	refused := 0
-	for i := range 64 {
-		_, err := store.In(fmt.Sprint("tenant ", i)).Sessions().Create(ctx, repo.NewSession{})
-		if errors.Is(err, repo.ErrSchema) && errors.Is(err, schema.ErrBehind) {
-			refused++
-		} else if err != nil {
-			t.Error(err)
-		}
-	}
-	if refused == 0 || refused > 40 {
-		t.Errorf("%d of 64 tenants were refused", refused)
-	}
-	for i, shard := range store.Shards() {
-		_, run := retention.Run(ctx, shard, retention.Policy{})
-		_, subject := erase.Subject(ctx, shard, erase.Request{Owner: "x", Key: []byte("sixteen bytes or")})
-		if behind := i == 2; errors.Is(run, schema.ErrBehind) != behind || errors.Is(subject, schema.ErrBehind) != behind || !behind && (run != nil || subject != nil) {
-			t.Errorf("shard %d: retention: %v, erasure: %v", i, run, subject)
-		}
-	}
-	if _, err := agentstore.Open(ctx, databaseURL, agentstore.Options{Shards: 2}); !errors.Is(err, repo.ErrInvalid) {
-		t.Errorf("another number of shards: %v", err)
+	if in := shardsOf(t, later, "new"); !slices.Equal(in, []int{len(shards)}) {
+		t.Errorf("the new one is in %v", in)
 	}
 }
 
-// A caller that gets a connection, by Pool or WithTx, may leave another search_path on it, and is in no shard by itself.
-func TestShardsAfterACaller(t *testing.T) {
+// Whoever looks for a place, and then stores one without a condition, has the namespace in several shards.
+func TestNaivePlaces(t *testing.T) {
 	t.Parallel()
-	ctx := t.Context()
-	store := openShards(t, pgtest.NewEmptyDatabase(t), agentstore.Options{MaxConns: 1})
-	view := store.In("tenant")
-	session := pgtest.NewSession(t, view)
-	wantAppend := func(after string) {
-		t.Helper()
-		if _, err := view.Sessions().Append(ctx, session, repo.NewMessage{Role: repo.RoleUser, Content: after}); err != nil {
-			t.Errorf("after %s: %v", after, err)
-		}
-	}
-	others := []string{"SET search_path = public", "RESET ALL", "DISCARD ALL"}
-	for _, name := range schema.Shards("", shards) {
-		others = append(others, "SET search_path = "+name)
-	}
-	for _, sql := range others {
-		err := view.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
-			return agentstore.WithTx(tx, func(tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, strings.Replace(sql, "DISCARD", "RESET", 1)) // which no transaction may have
-				return err
-			}, nil)
+	stores := openShards(t, newShards(t)[:3])
+	places, scope := stores[0].State(), repo.Scope{Name: "places"}
+	var looked, all sync.WaitGroup
+	looked.Add(len(stores))
+	for i, store := range stores {
+		all.Go(func() {
+			_, err := places.Get(t.Context(), scope, "tenant")
+			looked.Done()
+			looked.Wait()
+			if !errors.Is(err, repo.ErrNotFound) {
+				t.Error(err)
+			}
+			_, err = places.Change(t.Context(), []repo.StateChange{{Scope: scope, Key: "tenant", Value: []byte(fmt.Sprint(i))}})
+			if err == nil {
+				_, err = store.In("tenant").Sessions().Create(t.Context(), repo.NewSession{})
+			}
+			if err != nil {
+				t.Error(err)
+			}
 		})
-		if err != nil {
-			t.Error(err)
-		}
-		wantAppend(sql + " in a transaction")
-		pgtest.Exec(t, store.Pool(), sql)
-		wantAppend(sql)
 	}
-	if path := pgtest.Value[string](t, store.Pool(), "SELECT current_setting('search_path')"); strings.Contains(path, "agentstore") {
-		t.Errorf("a caller is in %s", path)
-	}
-	if messages, err := view.Sessions().MessagesFrom(ctx, session, 0, 100); err != nil || len(messages) != 2*len(others) {
-		t.Errorf("%d messages: %v", len(messages), err)
+	all.Wait()
+	if in := shardsOf(t, stores, "tenant"); len(in) < 2 {
+		t.Errorf("it is in %v alone", in)
 	}
 }
 
-// Neither another number of shards, nor one that nobody has migrated, changes anything.
-func TestShardsOfAnotherNumber(t *testing.T) {
+// The places are lost when the first store is restored. What the namespaces have says where they were.
+// Guarantee: Views: A namespace whose place is lost stays where its data are.
+func TestPlacesAreLost(t *testing.T) {
 	t.Parallel()
-	ctx := t.Context()
-	databaseURL := pgtest.NewEmptyDatabase(t)
-	for _, name := range schema.Shards("", shards) {
-		migrator, err := schema.Open(ctx, databaseURL, schema.Options{Schema: name})
+	stores := openShards(t, newShards(t))
+	spread := newSpread(t, stores)
+	for n := range stores {
+		if err := spread.Place(t.Context(), tenant(n), n); err != nil {
+			t.Fatal(err)
+		}
+		view, err := spread.In(t.Context(), tenant(n))
 		if err == nil {
-			_, err = migrator.Run(ctx, schema.TargetLatest())
+			_, err = view.Sessions().Create(t.Context(), repo.NewSession{})
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err := agentstore.Open(ctx, databaseURL, agentstore.Options{Shards: shards + 1})
-	if !errors.Is(err, schema.ErrBehind) && !errors.Is(err, schema.ErrSetting) {
-		t.Errorf("a shard that was never migrated: %v", err)
-	}
-	store, err := agentstore.Open(ctx, databaseURL, agentstore.Options{Shards: shards})
-	if err != nil {
-		t.Fatalf("the number of before: %v", err)
-	}
-	defer func() { _ = store.Close() }()
-	if _, err := agentstore.Open(ctx, databaseURL, agentstore.Options{Shards: shards + 1, Migrate: true}); !errors.Is(err, repo.ErrInvalid) {
-		t.Errorf("another number, with Migrate: %v", err)
-	}
-	count := "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'agentstore%'"
-	if got := pgtest.Value[int64](t, store.Pool(), count); got != shards {
-		t.Errorf("there are %d schemas", got)
-	}
-}
-
-// What a process does in all shards is in the statistics of the store.
-func TestStatsOfShards(t *testing.T) {
-	t.Parallel()
-	store := openShards(t, pgtest.NewEmptyDatabase(t), agentstore.Options{})
-	for i := range 8 {
-		view := store.In(fmt.Sprint("tenant ", i))
-		if _, err := view.Sessions().Append(t.Context(), pgtest.NewSession(t, view), repo.NewMessage{Role: repo.RoleUser, Content: "x"}); err != nil {
-			t.Fatal(err)
+	pgtest.Exec(t, stores[0].Pool(), "DELETE FROM state_scopes WHERE name = 'places'")
+	after := newSpread(t, stores)
+	for n := range stores {
+		err := after.Place(t.Context(), tenant(n), (n+1)%len(stores))
+		if placed, is := errors.AsType[*agentstore.PlacedError](err); !is || !slices.Equal(placed.Shards, []int{n}) {
+			t.Errorf("%s: %v", tenant(n), err)
 		}
-	}
-	stats := store.Stats()
-	if len(stats.Committers) != 1 || stats.Committers[0].Begun != 8 || stats.Pool.Max != int(store.Pool().Config().MaxConns) {
-		t.Errorf("they are %+v", stats)
 	}
 }
