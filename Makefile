@@ -91,10 +91,6 @@ test/all: ## Run what make test leaves out: other settings, amounts, frameworks,
 test/slow: ## Run make test on one processor beside two busy loops, three times
 	@bash tests/slow.sh $(MAKE) --no-print-directory test SERVER=local TESTFLAGS=-count=1
 
-.PHONY: test/shards
-test/shards: ## Run the whole conformance suite on four shards of one server, and what is about shards
-	@$(DISPOSABLE) -server '$(SERVER)' env AGENTSTORE_TEST_FULL=1 $(TEST) -race -parallel 6 -timeout 30m -run Shard $(TESTFLAGS) . ./tests/postgres ./tests/command | $(TIMES)
-
 .PHONY: test/citus
 test/citus: ## Run the suite on three nodes of Citus, move shards, and kill a node; it says what it needs
 	@$(TEST) -tags citus -parallel 8 -timeout 60m $(TESTFLAGS) ./tests/citus | $(TIMES)

@@ -34,7 +34,7 @@ func BenchmarkWrites(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { run(b, all.coordinator, "DROP SCHEMA "+plain+" CASCADE") })
-	name := made(b, all.coordinator, 1)
+	name := made(b, all.coordinator)
 	migrator, err = schema.Open(b.Context(), all.coordinator, schema.Options{Schema: name})
 	if err != nil {
 		b.Fatal(err)

@@ -27,52 +27,65 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// made is a schema, or those of shards, on nodes.
-func made(t testing.TB, databaseURL string, shards int) string {
+// made is a schema on a node.
+func made(t testing.TB, databaseURL string) string {
 	t.Helper()
 	name := "on_citus_" + strings.ToLower(repo.NewID().String())
-	for _, one := range schema.Shards(name, shards) {
-		t.Cleanup(func() { run(t, databaseURL, "DROP SCHEMA IF EXISTS "+one+" CASCADE") })
-		migrator, err := schema.Open(t.Context(), databaseURL, schema.Options{Schema: one})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if node, err := migrator.Node(t.Context()); err != nil || node != "" {
-			t.Fatalf("the node of no schema is %q, %v", node, err)
-		}
-		if _, err := migrator.Distribute(t.Context()); !errors.Is(err, schema.ErrBehind) {
-			t.Fatalf("a schema that was not migrated: %v", err)
-		}
-		if _, err := migrator.Run(t.Context(), schema.TargetLatest()); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			node, err := migrator.Distribute(t.Context())
-			if err != nil || !strings.Contains(node, ":") {
-				t.Fatalf("distributed to %q: %v", node, err)
-			}
-		}
-		if _, err := migrator.Run(t.Context(), schema.TargetDownSteps(1)); !errors.Is(err, schema.ErrSetting) {
-			t.Fatalf("a migration of a schema that is on a node: %v", err)
+	t.Cleanup(func() { run(t, databaseURL, "DROP SCHEMA IF EXISTS "+name+" CASCADE") })
+	migrator, err := schema.Open(t.Context(), databaseURL, schema.Options{Schema: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if node, err := migrator.Node(t.Context()); err != nil || node != "" {
+		t.Fatalf("the node of no schema is %q, %v", node, err)
+	}
+	if _, err := migrator.Distribute(t.Context()); !errors.Is(err, schema.ErrBehind) {
+		t.Fatalf("a schema that was not migrated: %v", err)
+	}
+	if _, err := migrator.Run(t.Context(), schema.TargetLatest()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		node, err := migrator.Distribute(t.Context())
+		if err != nil || !strings.Contains(node, ":") {
+			t.Fatalf("distributed to %q: %v", node, err)
 		}
 	}
+	if _, err := migrator.Run(t.Context(), schema.TargetDownSteps(1)); !errors.Is(err, schema.ErrSetting) {
+		t.Fatalf("a migration of a schema that is on a node: %v", err)
+	}
 	return name
+}
+
+// spread is one over several schemas on nodes.
+func spread(t *testing.T, databaseURL string) (names []string, over *agentstore.Spread) {
+	t.Helper()
+	var stores []*agentstore.Store
+	for range shards {
+		name := made(t, databaseURL)
+		names, stores = append(names, name), append(stores, open(t, databaseURL, agentstore.Options{Schema: name, MaxConns: 4}))
+	}
+	over, err := agentstore.NewSpread(t.Context(), stores...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names, over
 }
 
 // TestCitus runs the suite and what is about nodes, one after the other, on one cluster.
 func TestCitus(t *testing.T) {
 	all := start(t)
 	t.Run("Conformance", func(t *testing.T) {
-		name := made(t, all.coordinator, 1)
+		name := made(t, all.coordinator)
 		repotest.Run(t, opener(all.coordinator, agentstore.Options{Schema: name, MaxConns: 16}), repotest.Races(1))
 	})
 	t.Run("InTx", func(t *testing.T) {
-		name := made(t, all.coordinator, 1)
+		name := made(t, all.coordinator)
 		repotest.RunRepositories(t, repotest.InTx(opener(all.coordinator, agentstore.Options{Schema: name, MaxConns: 16})),
 			pgtest.Parts("Append", "Turns", "Use", "Claims", "Streams")...)
 	})
 	t.Run("Bind", func(t *testing.T) {
-		name := made(t, all.coordinator, 1)
+		name := made(t, all.coordinator)
 		pool := pgtest.NewPool(t, pgtest.WithParameter(all.coordinator, "search_path", name))
 		repotest.RunRepositories(t, func(t *testing.T) repo.Repositories {
 			tx, err := pool.Begin(t.Context())
@@ -92,7 +105,7 @@ func TestCitus(t *testing.T) {
 
 // A schema is taken back, migrated, and distributed again, and so is one that has something.
 func testUndistribute(t *testing.T, all nodes) {
-	name := made(t, all.coordinator, 1)
+	name := made(t, all.coordinator)
 	migrator, err := schema.Open(t.Context(), all.coordinator, schema.Options{Schema: name})
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +168,7 @@ type load struct {
 	stop                               context.CancelFunc
 }
 
-func begin(t *testing.T, store *agentstore.Store) *load {
+func begin(t *testing.T, over *agentstore.Spread) *load {
 	t.Helper()
 	l := &load{
 		views: make([]repo.Store, writers), sessions: make([]repo.ID, writers),
@@ -164,7 +177,14 @@ func begin(t *testing.T, store *agentstore.Store) *load {
 	ctx, stop := context.WithCancel(t.Context())
 	l.stop = stop
 	for i := range writers {
-		l.views[i] = store.In(fmt.Sprint("tenant ", i))
+		namespace := fmt.Sprint("tenant ", i)
+		err := over.Place(ctx, namespace, i%shards)
+		if err == nil {
+			l.views[i], err = over.In(ctx, namespace)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		session, err := l.views[i].Sessions().Create(ctx, repo.NewSession{})
 		if err != nil {
 			t.Fatal(err)
@@ -264,11 +284,10 @@ func testRebalance(t *testing.T, all nodes) {
 		run(t, all.coordinator, fmt.Sprintf("SELECT citus_set_node_property('%s', %d, 'shouldhaveshards', %t)", host, port, should))
 	}
 	only(false)
-	name := made(t, all.coordinator, shards)
-	store := open(t, all.coordinator, agentstore.Options{Schema: name, Shards: shards, MaxConns: 16})
-	before := places(t, all.coordinator, name)
+	names, over := spread(t, all.coordinator)
+	before := places(t, all.coordinator, names)
 	only(true)
-	l := begin(t, store)
+	l := begin(t, over)
 	var followed atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -300,14 +319,14 @@ func testRebalance(t *testing.T, all nodes) {
 			time.Sleep(100 * time.Millisecond) // pace: until the next renewal
 		}
 	}()
-	migrator, err := schema.Open(t.Context(), all.coordinator, schema.Options{Schema: schema.Shards(name, shards)[0]})
+	migrator, err := schema.Open(t.Context(), all.coordinator, schema.Options{Schema: names[0]})
 	if err == nil {
 		err = migrator.Rebalance(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	after := places(t, all.coordinator, name)
+	after := places(t, all.coordinator, names)
 	total := l.end(t)
 	await.For(t, "the follower has all that was acknowledged", func() bool { return followed.Load() >= l.acknowledged[0].Load() })
 	stop()
@@ -323,10 +342,10 @@ func testRebalance(t *testing.T, all nodes) {
 }
 
 // places returns how many shards are on each node.
-func places(t *testing.T, databaseURL, name string) map[string]int {
+func places(t *testing.T, databaseURL string, names []string) map[string]int {
 	t.Helper()
 	found := map[string]int{}
-	for _, one := range schema.Shards(name, shards) {
+	for _, one := range names {
 		migrator, err := schema.Open(t.Context(), databaseURL, schema.Options{Schema: one})
 		if err != nil {
 			t.Fatal(err)
@@ -346,12 +365,11 @@ func testNodeKilled(t *testing.T, all nodes) {
 		t.Logf("the nodes are not the test's own to kill")
 		return
 	}
-	name := made(t, all.coordinator, shards)
-	store := open(t, all.coordinator, agentstore.Options{Schema: name, Shards: shards, MaxConns: 16})
-	if on := places(t, all.coordinator, name); len(on) != 2 {
+	names, over := spread(t, all.coordinator)
+	if on := places(t, all.coordinator, names); len(on) != 2 {
 		t.Fatalf("the shards are on %v", on)
 	}
-	l := begin(t, store)
+	l := begin(t, over)
 	sum := func() (counts []int64) {
 		for i := range l.acknowledged {
 			counts = append(counts, l.acknowledged[i].Load())

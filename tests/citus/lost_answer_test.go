@@ -50,7 +50,7 @@ func through(t *testing.T, coordinator, name string) *pgtest.Losing {
 // The answers of a node to its coordinator are lost, one at a time, the one to its commit among them, and the node is back, or away for
 // longer than attempts are made. No error denies what was written, and nothing is written twice.
 func testLostAnswers(t *testing.T, all nodes) {
-	name := made(t, all.coordinator, 1)
+	name := made(t, all.coordinator)
 	network := through(t, all.coordinator, name)
 	other := open(t, pgtest.WithParameter(all.coordinator, "application_name", "other"), agentstore.Options{Schema: name, MaxConns: 2})
 	store := open(t, all.coordinator, agentstore.Options{Schema: name, MaxConns: 1})

@@ -28,7 +28,7 @@ func testRoles(t *testing.T, all nodes) {
 	})
 	run(t, all.coordinator, fmt.Sprintf(`CREATE ROLE %[1]s LOGIN CREATEROLE; GRANT CREATE ON DATABASE %[2]s TO %[1]s`, owner, database))
 	as := func(role string) string { return pgtest.WithUser(all.coordinator, role, "none") }
-	roles.Schema = made(t, as(owner), 1)
+	roles.Schema = made(t, as(owner))
 	sql, err := schema.Grants(roles)
 	if err != nil {
 		t.Fatal(err)

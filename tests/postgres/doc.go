@@ -3,5 +3,5 @@
 // round trips, constraints, group commit, errors and connections.
 //
 // The name of a file begins with what it is about: sessions, turns, streams, plans, claims, leases, fences, the audit
-// trail, removal, scopes (views, shards, state), bound stores, groups of writes, connections, the schema, or the store.
+// trail, removal, scopes (views, spreads, state), bound stores, groups of writes, connections, the schema, or the store.
 package postgres

@@ -12,7 +12,9 @@ var viewMutants = []mutant{
 	{"views/in memory, a session that a turn creates meanwhile", in("repo/memory", "sessions.sessionOf", dropAssign("rules.InOtherNamespace")), inApart("CreationBehind")},
 	{"views/a stream of another namespace", query("StreamFind", always("s.namespace")), inPostgres("TestViewsApart")},
 	{"views/a lease of another namespace's session", query("LeaseReleaseAll", always("view", "l.kind")), inViews("Leases.ReleaseAll")},
-	{"shards/a connection of another shard", in("internal/pgsettings", "ShareSchemas", always("schema", "now")), inPostgres("TestShardsShareConnections")},
+	{"spread/a place that another process has given", in(".", "give", dropField("IfVersion")), inPostgres("TestProcessesPlace")},
+	{"spread/a place that was lost", in(".", "Spread.place", dropAssign("wanted", "has")), inPostgres("TestPlacesAreLost")},
+	{"spread/stores in another order", in(".", "NewSpread", neverAll("is", "mark")), test(".", "TestSpreadRefuses")},
 	{"views/restored to another namespace", query("SessionImport.free", never("i.namespace_hash")), inViews("Restored")},
 }
 
