@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/seed-df90f812/agentstore"
-	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -257,5 +258,22 @@ func TestPlacesAreLost(t *testing.T) {
 		if placed, is := errors.AsType[*agentstore.PlacedError](err); !is || !slices.Equal(placed.Shards, []int{n}) {
 			t.Errorf("%s: %v", tenant(n), err)
 		}
+	}
+}
+
+// The statistics of stores add up.
+func TestStatsOfShards(t *testing.T) {
+	t.Parallel()
+	stores := openShards(t, newShards(t))
+	var all postgres.Stats
+	for _, store := range stores {
+		session := pgtest.NewSession(t, store)
+		if _, err := store.Sessions().Append(t.Context(), session, user("x")); err != nil {
+			t.Fatal(err)
+		}
+		all.Add(store.Stats())
+	}
+	if len(all.Committers) != 1 || all.Committers[0].Begun != int64(len(stores)) || all.Pool.Max != 2*len(stores) || all.Pool.Open < len(stores) {
+		t.Errorf("they are %+v", all)
 	}
 }
