@@ -109,25 +109,11 @@ func TestSpreadOverWhatThereIs(t *testing.T) {
 	t.Parallel()
 	stores := openShards(t, 4)
 	ctx := t.Context()
-	makes := map[string]func(repo.Store) error{
-		"session": func(r repo.Store) error { _, err := r.Sessions().Create(ctx, repo.NewSession{}); return err },
-		"action":  func(r repo.Store) error { _, err := r.Actions().Create(ctx, repo.NewAction{Name: "a"}); return err },
-		"stream":  func(r repo.Store) error { _, err := r.Streams().Open(ctx, repo.NewStream{Key: "s", Owner: "x"}); return err },
-		"state": func(r repo.Store) error {
-			_, err := r.State().Change(ctx, []repo.StateChange{{Scope: repo.Scope{Name: "n"}, Key: "k", Value: []byte("1")}})
-			return err
-		},
-		"both": func(r repo.Store) error {
-			if _, err := stores[1].In("both").Sessions().Create(ctx, repo.NewSession{}); err != nil {
-				return err
+	for namespace, shards := range map[string][]int{"old": {3}, "both": {1, 3}} {
+		for _, shard := range shards {
+			if _, err := stores[shard].In(namespace).Sessions().Create(ctx, repo.NewSession{}); err != nil {
+				t.Fatal(err)
 			}
-			_, err := r.Sessions().Create(ctx, repo.NewSession{})
-			return err
-		},
-	}
-	for name, does := range makes {
-		if err := does(stores[3].In(name)); err != nil {
-			t.Fatal(err)
 		}
 	}
 	// Retention and others have leases of the whole store.
@@ -135,14 +121,16 @@ func TestSpreadOverWhatThereIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	spread := newSpread(t, stores...)
-	for name := range makes {
-		want, in := []int{3}, spread.Place(ctx, name, 0)
-		if name == "both" {
-			want, in = []int{1, 3}, createIn(ctx, spread, name)
+	for namespace, shards := range map[string][]int{"old": {3}, "both": {1, 3}} {
+		if placed, is := errors.AsType[*PlacedError](spread.Place(ctx, namespace, 0)); !is || !slices.Equal(placed.Shards, shards) {
+			t.Errorf("%s: %v", namespace, placed)
 		}
-		if placed, is := errors.AsType[*PlacedError](in); !is || !slices.Equal(placed.Shards, want) {
-			t.Errorf("%s: %v", name, in)
-		}
+	}
+	if err := createIn(ctx, spread, "old"); err != nil {
+		t.Error(err)
+	}
+	if err := createIn(ctx, spread, "both"); !errors.Is(err, repo.ErrConflict) {
+		t.Error(err)
 	}
 	if err := spread.Place(ctx, repo.DefaultNamespace, 0); err != nil {
 		t.Error(err)

@@ -111,7 +111,8 @@ type Removed struct{ Sessions, Messages, Plans, Held, InUse int64 }
 func Has(t *testing.T, store interface {
 	removal.Keeper
 	In(namespace string) repo.Store
-}) {
+},
+) {
 	t.Helper()
 	for kind, does := range map[string]func(repo.Store){
 		"nothing": func(repo.Store) {},
