@@ -1,0 +1,88 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The bounds of what is read at once, and of what is on no package on top: the core is the root, repo, internal, schema and observe.
+const (
+	maxFunction  = 60 // lines, from func to the closing brace
+	maxStatement = 80 // lines of SQL, without comments
+	maxQueries   = 2_350
+	maxCore      = 28_300
+)
+
+// Functions, statements and the core stay short.
+func TestLengths(t *testing.T) {
+	t.Chdir("../../..")
+	files, err := tracked(t.Context(), "*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	core := 0
+	for _, name := range files {
+		if partOf(name) != "" || strings.HasPrefix(name, "db/") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if top, _, _ := strings.Cut(name, "/"); top == name || strings.Contains(" repo internal schema observe ", " "+top+" ") {
+			lines, err := goLines(name, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			core += lines
+		}
+		set := token.NewFileSet()
+		parsed, err := parser.ParseFile(set, name, text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			if f, is := d.(*ast.FuncDecl); is {
+				if lines := set.Position(f.End()).Line - set.Position(f.Pos()).Line + 1; lines > maxFunction {
+					t.Errorf("%s: %s has %d lines; the bound is %d", name, f.Name.Name, lines, maxFunction)
+				}
+			}
+		}
+	}
+	if core == 0 || core > maxCore {
+		t.Errorf("the core has %d lines; the bound is %d", core, maxCore)
+	}
+	queries, err := filepath.Glob("queries/*.sql")
+	if err != nil || len(queries) == 0 {
+		t.Fatal(queries, err)
+	}
+	all := 0
+	for _, file := range queries {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, statement := range regexp.MustCompile(`(?m)^-- name: `).Split(string(text), -1)[1:] {
+			name, body, _ := strings.Cut(statement, "\n")
+			lines := 0
+			for line := range strings.Lines(body) {
+				if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--") {
+					lines++
+				}
+			}
+			if all += lines; lines > maxStatement {
+				t.Errorf("%s: %s has %d lines; the bound is %d", file, name, lines, maxStatement)
+			}
+		}
+	}
+	if all > maxQueries {
+		t.Errorf("the queries have %d lines; the bound is %d", all, maxQueries)
+	}
+	t.Logf("core %d, queries %d", core, all)
+}
