@@ -26,14 +26,8 @@ type Actions interface {
 //
 // Errors of all methods: InvalidError; NotFoundError; ErrUnknownOutcome.
 type Plans interface {
-	// Get returns the plan.
-	Get(ctx context.Context, id ID) (Plan, error)
-	// List returns one page of the plans that filter selects, newest first, by ID.
-	List(ctx context.Context, filter PlanFilter, page Page) (List[Plan], error)
-	// Counts returns one page of the numbers of plans by namespace and stage; an empty namespace means all.
-	Counts(ctx context.Context, namespace string, page Page) (List[PlanCount], error)
-	// History returns up to limit events of a plan, ascending, starting at version from.
-	History(ctx context.Context, id ID, from int64, limit int) ([]PlanEvent, error)
+	PlanReader
+	PlanQueue
 
 	// Use creates a plan from an available action, queued in its first phase. Repeating a use with a Key, for the same session or
 	// without one in the same namespace, returns the stored plan at whatever stage it is, and links it to the session. A key ends
@@ -51,6 +45,31 @@ type Plans interface {
 	// Errors: FencedError; TransitionConflictError with the plan's actual stage and version, or those of its parent (Child), which
 	// is not live; LimitExceededError above 3 reversions.
 	Transition(ctx context.Context, id ID, transition Transition, cause Cause) (Plan, error)
+	// Progress records the progress of the plan's work, and leaves its version. Errors: FencedError; TransitionConflictError if the
+	// plan is not processing.
+	Progress(ctx context.Context, id ID, progress Progress) (Plan, error)
+	// Delete deletes a plan with those below it, their histories and links. An entry of the audit trail for each says so. Errors:
+	// RefusedError if one of them is queued or processing, or held, or the plan was changed (IdleSince); VersionConflictError.
+	Delete(ctx context.Context, id ID, conditions ...DeleteIf) error
+	// Link links a plan to a session, and Unlink removes the link. Both may be repeated.
+	Link(ctx context.Context, sessionID, planID ID) error
+	Unlink(ctx context.Context, sessionID, planID ID) error
+}
+
+// PlanReader reads plans.
+type PlanReader interface {
+	// Get returns the plan.
+	Get(ctx context.Context, id ID) (Plan, error)
+	// List returns one page of the plans that filter selects, newest first, by ID.
+	List(ctx context.Context, filter PlanFilter, page Page) (List[Plan], error)
+	// Counts returns one page of the numbers of plans by namespace and stage; an empty namespace means all.
+	Counts(ctx context.Context, namespace string, page Page) (List[PlanCount], error)
+	// History returns up to limit events of a plan, ascending, starting at version from.
+	History(ctx context.Context, id ID, from int64, limit int) ([]PlanEvent, error)
+}
+
+// PlanQueue hands out queued plans, within limits.
+type PlanQueue interface {
 	// Claim moves queued plans to processing, each for one caller, who has its lease with a new fence. In a namespace, the plans
 	// that are due come by priority, then in the order in which they were queued or due. Namespaces take turns. No more are claimed
 	// at once than the limits (SetLimit) allow. Claim leaves out plans that are locked, and those whose lease somebody holds. No
@@ -68,17 +87,8 @@ type Plans interface {
 	SetLimit(ctx context.Context, limit PlanLimit) error
 	// Limits returns one page of the limits, by the bytes of their namespaces and actions.
 	Limits(ctx context.Context, page Page) (List[PlanLimit], error)
-	// Progress records the progress of the plan's work, and leaves its version. Errors: FencedError; TransitionConflictError if the
-	// plan is not processing.
-	Progress(ctx context.Context, id ID, progress Progress) (Plan, error)
-	// Delete deletes a plan with those below it, their histories and links. An entry of the audit trail for each says so. Errors:
-	// RefusedError if one of them is queued or processing, or held, or the plan was changed (IdleSince); VersionConflictError.
-	Delete(ctx context.Context, id ID, conditions ...DeleteIf) error
 	// Sweep does what claims do by the way, for those who make none: it errors plans after their deadline or last attempt, queues
 	// those whose claims have expired for 10 seconds, and deletes those that were kept long enough (Plan.Keep); up to limit, at most
 	// 1,000 (zero: 100), of each kind. It returns how many: there may be more if any.
 	Sweep(ctx context.Context, limit int) (swept int, err error)
-	// Link links a plan to a session, and Unlink removes the link. Both may be repeated.
-	Link(ctx context.Context, sessionID, planID ID) error
-	Unlink(ctx context.Context, sessionID, planID ID) error
 }

@@ -36,36 +36,22 @@ type Repositories interface {
 	Audit() Audit
 }
 
-// Sessions is the repository of sessions and their messages.
+// Sessions is the repository of sessions and their messages: of those who read and write them, and of a session's life.
 //
 // Errors of all methods: InvalidError; NotFoundError; ErrUnknownOutcome.
 type Sessions interface {
+	SessionReader
+	MessageReader
+	MessageWriter
+	SessionTransfer
+
 	// Create creates a session. If one with the given id or key exists, Create returns it, with Existed, if session.Existing accepts
 	// it; otherwise the error is ExistsError. The id of a session that was deleted is refused (Gone), and a session that is made
 	// again under its key gets a new one.
 	Create(ctx context.Context, session NewSession) (Session, error)
-	// Get returns the session.
-	Get(ctx context.Context, id ID) (Session, error)
-	// Find returns the id of the session with this key: perhaps of a deleted one, until an operation says so (adapter.ByKey).
-	Find(ctx context.Context, key SessionKey) (ID, error)
-	// Read returns sessions with some of their messages, and states, as they were at one moment. Beyond 16 MiB of content, metadata
-	// and payload messages are left out, session by session, in the order of the ids (SessionSnapshot.Cut); one at least is
-	// returned. Errors: LimitExceededError if the states have more than 10,000 keys or 64 MiB: State.List pages them.
-	Read(ctx context.Context, read ReadSessions) (Snapshot, error)
-	// List returns one page of the sessions that filter selects, newest first, by CreatedAt, then ID; or with filter.ByActivity, the
-	// one that was last active first, by UpdatedAt, then ID. Of a minute in which more than 5,000 of them were, the order may be
-	// that of their first activity in it. Pages by activity have a session at most once.
-	List(ctx context.Context, filter SessionFilter, page Page) (List[Session], error)
-	// Namespaces returns one page of the namespaces that have sessions, in the store's order, in a time that grows with no session.
-	Namespaces(ctx context.Context, page Page) (List[string], error)
 	// Update changes the fields that are set in update, and increases Version by one. It leaves UpdatedAt. Errors:
 	// VersionConflictError; LimitExceededError if the new budget is below the cost so far.
 	Update(ctx context.Context, id ID, update SessionUpdate) (Session, error)
-	// AddUsage adds to the session's usage and returns the new totals. It leaves UpdatedAt and Version. The cost may reach the
-	// budget exactly. Adding a usage with the caller's ID again adds nothing, and returns the current totals. Ids are kept as long
-	// as the session, and are not exported. Errors: InvalidError for a total above 2^63-1; LimitExceededError; ExistsError for other
-	// amounts.
-	AddUsage(ctx context.Context, id ID, add NewUsage) (Usage, error)
 	// Fork creates a session that begins with the transcript of another one, up to the message with the sequence at, on whatever
 	// branch. No message is copied: the fork has the same ones, and its sequences go on behind at. All else is its own, also the
 	// ids: a message that is appended with the id of an inherited one is another one, which Message returns. The other session may
@@ -86,10 +72,31 @@ type Sessions interface {
 	Release(ctx context.Context, hold LegalHold) error
 	// Holds returns one page of the holds, those of sessions first, then by the bytes of namespace and owner.
 	Holds(ctx context.Context, page Page) (List[LegalHold], error)
+}
 
-	// Message returns the message with this id. This method, MessagesOfCall, Turn and Follow have the messages of all branches; the
-	// others those of the transcript: the path from the last message, each with the one that it follows, to the first. Sequences
-	// increase along it. A limit is at most MaxPageSize; zero means DefaultPageSize.
+// SessionReader finds sessions, and reads several at one moment.
+type SessionReader interface {
+	// Get returns the session.
+	Get(ctx context.Context, id ID) (Session, error)
+	// Find returns the id of the session with this key: perhaps of a deleted one, until an operation says so (adapter.ByKey).
+	Find(ctx context.Context, key SessionKey) (ID, error)
+	// Read returns sessions with some of their messages, and states, as they were at one moment. Beyond 16 MiB of content, metadata
+	// and payload messages are left out, session by session, in the order of the ids (SessionSnapshot.Cut); one at least is
+	// returned. Errors: LimitExceededError if the states have more than 10,000 keys or 64 MiB: State.List pages them.
+	Read(ctx context.Context, read ReadSessions) (Snapshot, error)
+	// List returns one page of the sessions that filter selects, newest first, by CreatedAt, then ID; or with filter.ByActivity, the
+	// one that was last active first, by UpdatedAt, then ID. Of a minute in which more than 5,000 of them were, the order may be
+	// that of their first activity in it. Pages by activity have a session at most once.
+	List(ctx context.Context, filter SessionFilter, page Page) (List[Session], error)
+	// Namespaces returns one page of the namespaces that have sessions, in the store's order, in a time that grows with no session.
+	Namespaces(ctx context.Context, page Page) (List[string], error)
+}
+
+// MessageReader reads messages. Message, MessagesOfCall, Turn and Follow have those of all branches; the others those of the
+// transcript: the path from the last message, each with the one that it follows, to the first. Sequences increase along it. A limit
+// is at most MaxPageSize; zero means DefaultPageSize.
+type MessageReader interface {
+	// Message returns the message with this id.
 	Message(ctx context.Context, sessionID, id ID) (Message, error)
 	// MessagesFrom returns up to limit messages, ascending, from a sequence on; fewer if there are no more.
 	MessagesFrom(ctx context.Context, sessionID ID, from int64, limit int) ([]Message, error)
@@ -115,7 +122,10 @@ type Sessions interface {
 	// body. docs/live.md has its cost. Errors: the context's; NotFoundError; ErrClosed; InvalidError, also in InTx and Bind, since a
 	// transaction cannot wait for others; ErrUnavailable when Follow begins: later on it waits until the database is back.
 	Follow(ctx context.Context, sessionID ID, from int64) iter.Seq2[Message, error]
+}
 
+// MessageWriter writes to sessions.
+type MessageWriter interface {
 	// Append appends the messages after all others, contiguous, all or none. It never fails because of another writer, but may wait
 	// for one. The caller's ID of a message is an idempotency key: appending it again, in a batch whose messages are all stored with
 	// the same values, returns the stored messages and changes nothing. OccurredAt is compared to the microsecond, Metadata as a
@@ -132,7 +142,15 @@ type Sessions interface {
 	// VersionConflictError; RefusedError for an increment of what is not a 64-bit integer; ExistsError of other usage with the id;
 	// LimitExceededError for the budget; those of Plans.Use, with RefusedError for an action that is not Reusable, and of Streams.Open.
 	AppendTurn(ctx context.Context, turn Turn) (AppendedTurn, error)
+	// AddUsage adds to the session's usage and returns the new totals. It leaves UpdatedAt and Version. The cost may reach the
+	// budget exactly. Adding a usage with the caller's ID again adds nothing, and returns the current totals. Ids are kept as long
+	// as the session, and are not exported. Errors: InvalidError for a total above 2^63-1; LimitExceededError; ExistsError for other
+	// amounts.
+	AddUsage(ctx context.Context, id ID, add NewUsage) (Usage, error)
+}
 
+// SessionTransfer writes sessions as documents, and reads them.
+type SessionTransfer interface {
 	// Export writes the session, all of its messages, and its own state, as they were at one moment, as a JSON document
 	// (docs/export.md), in bounded memory, and without a connection while w's Write runs. It returns when ctx ends; if Write does
 	// not, one goroutine waits for it. Errors: ErrLimit above 100,000 linked plans; w's own, with an incomplete document, which

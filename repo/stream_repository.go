@@ -14,24 +14,7 @@ import (
 // Of a Stream that methods take, they use the ID and the Fence. Errors, in this order: InvalidError; NotFoundError;
 // FencedError; RefusedError; ErrUnknownOutcome: call again.
 type Streams interface {
-	// Get returns the newest stream of the key.
-	Get(ctx context.Context, key string) (Stream, error)
-	// Follow yields the parts of a stream, ascending, from a position on, and then each further one soon after it was appended, by
-	// whomever: each sequence once, and none left out. It ends without an error after the last part of a stream that was finished.
-	// It holds no connection while it waits or the loop's body runs. docs/live.md has its cost.
-	//
-	// An error is yielded once, with a zero StreamPart, and ends it: StreamFailedError after the last part of a stream that failed;
-	// NotFoundError if the stream expires before it has ended and all its parts were yielded, or does not exist;
-	// SequenceConflictError if the stream ends before the position; the context's; ErrClosed; InvalidError, also in InTx and Bind;
-	// ErrUnavailable when Follow begins: later on it waits.
-	Follow(ctx context.Context, key string, from StreamPosition) iter.Seq2[StreamPart, error]
-
-	// List returns the streams of a session that have not expired: those that are open first, and of these and the others the newest
-	// first. One that ends between two pages may be on both.
-	List(ctx context.Context, sessionID ID, page Page) (List[Stream], error)
-	// FollowSession yields the streams of a session that are open, and then each further one, once, while no more than MaxPageSize
-	// have not expired. Errors: as of Follow, but NotFoundError if the session does not exist, or is deleted.
-	FollowSession(ctx context.Context, sessionID ID) iter.Seq2[Stream, error]
+	StreamReader
 
 	// Open opens a stream for a new writer, with a new fence: whoever opened it before can no longer write. If the key's newest
 	// stream is open and has not expired, the writer goes on at its Next. Otherwise a new stream begins; one that has ended before
@@ -51,4 +34,25 @@ type Streams interface {
 	// RemoveExpired removes up to limit (zero: 1,000; at most 10,000) parts of streams that have expired, and streams without parts,
 	// for those who do not wait until the store does. If it removed nothing, nothing is left, or others are at it.
 	RemoveExpired(ctx context.Context, limit int) (streams, parts int64, err error)
+}
+
+// StreamReader reads streams, and follows them.
+type StreamReader interface {
+	// Get returns the newest stream of the key.
+	Get(ctx context.Context, key string) (Stream, error)
+	// Follow yields the parts of a stream, ascending, from a position on, and then each further one soon after it was appended, by
+	// whomever: each sequence once, and none left out. It ends without an error after the last part of a stream that was finished.
+	// It holds no connection while it waits or the loop's body runs. docs/live.md has its cost.
+	//
+	// An error is yielded once, with a zero StreamPart, and ends it: StreamFailedError after the last part of a stream that failed;
+	// NotFoundError if the stream expires before it has ended and all its parts were yielded, or does not exist;
+	// SequenceConflictError if the stream ends before the position; the context's; ErrClosed; InvalidError, also in InTx and Bind;
+	// ErrUnavailable when Follow begins: later on it waits.
+	Follow(ctx context.Context, key string, from StreamPosition) iter.Seq2[StreamPart, error]
+	// List returns the streams of a session that have not expired: those that are open first, and of these and the others the newest
+	// first. One that ends between two pages may be on both.
+	List(ctx context.Context, sessionID ID, page Page) (List[Stream], error)
+	// FollowSession yields the streams of a session that are open, and then each further one, once, while no more than MaxPageSize
+	// have not expired. Errors: as of Follow, but NotFoundError if the session does not exist, or is deleted.
+	FollowSession(ctx context.Context, sessionID ID) iter.Seq2[Stream, error]
 }

@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -17,6 +18,7 @@ const (
 	maxStatement = 80 // lines of SQL, without comments
 	maxQueries   = 2_350
 	maxCore      = 28_300
+	maxInterface = 9 // methods of its own
 )
 
 // Functions, statements and the core stay short.
@@ -48,6 +50,9 @@ func TestLengths(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, d := range parsed.Decls {
+			if general, is := d.(*ast.GenDecl); is && path.Dir(name) == "repo" {
+				checkInterfaces(t, general)
+			}
 			if f, is := d.(*ast.FuncDecl); is {
 				if lines := set.Position(f.End()).Line - set.Position(f.Pos()).Line + 1; lines > maxFunction {
 					t.Errorf("%s: %s has %d lines; the bound is %d", name, f.Name.Name, lines, maxFunction)
@@ -85,4 +90,24 @@ func TestLengths(t *testing.T) {
 		t.Errorf("the queries have %d lines; the bound is %d", all, maxQueries)
 	}
 	t.Logf("core %d, queries %d", core, all)
+}
+
+func checkInterfaces(t *testing.T, declared *ast.GenDecl) {
+	for _, spec := range declared.Specs {
+		of, is := spec.(*ast.TypeSpec)
+		if !is {
+			continue
+		}
+		face, is := of.Type.(*ast.InterfaceType)
+		if !is {
+			continue
+		}
+		own := 0
+		for _, method := range face.Methods.List {
+			own += len(method.Names)
+		}
+		if own > maxInterface {
+			t.Errorf("%s has %d methods of its own; the bound is %d", of.Name.Name, own, maxInterface)
+		}
+	}
 }
