@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -84,6 +85,7 @@ func exported(t *testing.T, folder string, names map[string]bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	parts := map[string]string{} // of interfaces
 	for _, path := range paths {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
@@ -108,6 +110,13 @@ func exported(t *testing.T, folder string, names map[string]bool) {
 				}
 			case *ast.TypeSpec:
 				add(node.Name.Name)
+				if face, is := node.Type.(*ast.InterfaceType); is {
+					for _, part := range face.Methods.List {
+						if of, is := part.Type.(*ast.Ident); is {
+							parts[of.Name] = node.Name.Name
+						}
+					}
+				}
 				ast.Inspect(node.Type, func(inside ast.Node) bool {
 					if field, ok := inside.(*ast.Field); ok {
 						for _, name := range field.Names {
@@ -119,5 +128,12 @@ func exported(t *testing.T, folder string, names map[string]bool) {
 			}
 			return true
 		})
+	}
+	for name := range maps.Clone(names) { // an interface has the methods of its parts
+		pkg, rest, _ := strings.Cut(name, ".")
+		part, method, _ := strings.Cut(rest, ".")
+		if whole := parts[part]; whole != "" && method != "" {
+			names[pkg+"."+whole+"."+method] = true
+		}
 	}
 }
