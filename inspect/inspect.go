@@ -115,7 +115,7 @@ func Handler(store repo.Store, options Options) (*Inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	for pattern, make := range map[string]func(*look) *page{
+	for pattern, build := range map[string]func(*look) *page{
 		"GET /{$}": (*look).sessions, "GET /search": (*look).search, "GET /namespaces": (*look).namespaces,
 		"GET /sessions": (*look).sessions, "GET /sessions/{id}": (*look).conversation, "GET /sessions/{id}/state": (*look).state,
 		"GET /sessions/{id}/messages/{sequence}": (*look).message,
@@ -127,7 +127,7 @@ func Handler(store repo.Store, options Options) (*Inspector, error) {
 		if name := strings.Split(pattern, "/")[1]; o.Prefix == "/"+name || o.Prefix == "/assets" {
 			return nil, &repo.InvalidError{Field: "options.Prefix", Reason: "is the name of a page"}
 		}
-		i.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { i.show(w, r, make) })
+		i.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { i.show(w, r, build) })
 	}
 	assets, err := fs.Sub(files, "page")
 	served := http.FileServerFS(assets)
@@ -251,12 +251,12 @@ func ok[T any](v T, err error) T {
 }
 
 // show makes a page and writes it, as a document or as JSON.
-func (i *Inspector) show(w http.ResponseWriter, r *http.Request, make func(*look) *page) {
+func (i *Inspector) show(w http.ResponseWriter, r *http.Request, build func(*look) *page) {
 	ctx, cancel := context.WithTimeout(r.Context(), i.options.Timeout)
 	defer cancel()
 	l, _ := ctx.Value(lookKey{}).(*look)
 	l.r, l.ctx = r, ctx
-	p, err := l.attempt(make)
+	p, err := l.attempt(build)
 	status := http.StatusOK
 	switch {
 	case err != nil:
@@ -268,7 +268,7 @@ func (i *Inspector) show(w http.ResponseWriter, r *http.Request, make func(*look
 }
 
 // attempt makes a page when there is a place for it.
-func (l *look) attempt(make func(*look) *page) (p *page, err error) {
+func (l *look) attempt(build func(*look) *page) (p *page, err error) {
 	select {
 	case l.busy <- struct{}{}:
 	case <-l.ctx.Done():
@@ -284,7 +284,7 @@ func (l *look) attempt(make func(*look) *page) (p *page, err error) {
 			err = failed.error
 		}
 	}()
-	return make(l), nil
+	return build(l), nil
 }
 
 // failed returns the page of an error. Errors of the store have no contents; what is not there and what is somebody else's look

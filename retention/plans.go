@@ -13,7 +13,9 @@ import (
 // plans of other namespaces stay. Sessions().Delete alone leaves all plans as they are.
 //
 // Errors: those of Sessions().Delete, and InvalidError for a cause that a cancellation does not take. Nothing is done then.
-func DeleteWithPlans(ctx context.Context, store repo.Store, id repo.ID, cause repo.Cause, conditions ...repo.DeleteIf) (deleted repo.DeletedSession, err error) {
+func DeleteWithPlans(
+	ctx context.Context, store repo.Store, id repo.ID, cause repo.Cause, conditions ...repo.DeleteIf,
+) (deleted repo.DeletedSession, err error) {
 	switch {
 	case cause.Reason == "": // also for a session without plans
 		return deleted, &repo.InvalidError{Field: "cause.reason", Reason: "is empty"}
@@ -47,6 +49,8 @@ func cancel(ctx context.Context, plans repo.Plans, id repo.ID, stage repo.Stage,
 			return err
 		}
 	}
-	list := func(page repo.Page) (repo.List[repo.Plan], error) { return plans.List(ctx, repo.PlanFilter{ParentID: id}, page) }
+	list := func(page repo.Page) (repo.List[repo.Plan], error) {
+		return plans.List(ctx, repo.PlanFilter{ParentID: id}, page)
+	}
 	return pages.Items(list, func(below repo.Plan) error { return cancel(ctx, plans, below.ID, below.Stage, cause) })
 }

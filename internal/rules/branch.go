@@ -118,9 +118,9 @@ func ForkTooDeep() error {
 func TooManyMarks() error { return &repo.LimitExceededError{Kind: "branches", Limit: MaxMarks} }
 
 // Forked is the answer for a fork that found an existing session. same says that it is a fork of the same message.
-func Forked(view string, new repo.NewSession, chosen, same bool, stored ...repo.Session) (repo.Session, error) {
-	found, err := FoundSession(view, new, chosen, stored...)
-	if err == nil && !same && new.Existing != repo.ExistingAny {
+func Forked(view string, given repo.NewSession, chosen, same bool, stored ...repo.Session) (repo.Session, error) {
+	found, err := FoundSession(view, given, chosen, stored...)
+	if err == nil && !same && given.Existing != repo.ExistingAny {
 		return repo.Session{}, &repo.ExistsError{Kind: "session", ID: found.ID, Field: "fork"}
 	}
 	return found, err

@@ -15,11 +15,11 @@ import (
 // actions is repo.Actions.
 type actions struct{ *handle }
 
-func (a actions) Create(ctx context.Context, new repo.NewAction) (repo.Action, error) {
-	name, definition, err := rules.NormalizeAction(a.options.view, new)
+func (a actions) Create(ctx context.Context, given repo.NewAction) (repo.Action, error) {
+	name, definition, err := rules.NormalizeAction(a.options.view, given)
 	return run(ctx, unless(err, a.write), func(t *tables) (repo.Action, error) {
 		if stored := t.actions.get(name.String()); stored != nil {
-			if err := rules.ActionConflict(new, definition, *stored); err != nil {
+			if err := rules.ActionConflict(given, definition, *stored); err != nil {
 				return repo.Action{}, err
 			}
 			return copyAction(stored), nil
@@ -27,7 +27,7 @@ func (a actions) Create(ctx context.Context, new repo.NewAction) (repo.Action, e
 		now := t.now()
 		created := &repo.Action{
 			Name: name, Version: 1, ActionDefinition: copyDefinition(definition),
-			CreatedBy: new.CreatedBy, CreatedAt: now, UpdatedAt: now,
+			CreatedBy: given.CreatedBy, CreatedAt: now, UpdatedAt: now,
 		}
 		t.actions.put(name.String(), created)
 		return copyAction(created), nil

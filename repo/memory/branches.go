@@ -80,20 +80,20 @@ func copiesOf(sessionID repo.ID, messages []*repo.Message) []repo.Message {
 	return copies
 }
 
-func (s sessions) Fork(ctx context.Context, id repo.ID, at int64, new repo.NewSession) (repo.Session, error) {
-	chosen := !new.ID.IsZero()
-	new, err := rules.NormalizeFork(s.options.view, at, new)
+func (s sessions) Fork(ctx context.Context, id repo.ID, at int64, given repo.NewSession) (repo.Session, error) {
+	chosen := !given.ID.IsZero()
+	given, err := rules.NormalizeFork(s.options.view, at, given)
 	return runOn(ctx, unless(err, s.write), s.session, id, func(t *tables, r *sessionRow) (repo.Session, error) {
 		m, _ := r.at(at)
 		if m == nil {
 			return repo.Session{}, rules.NoMessage(at)
 		}
-		if taken := s.taken(t, new); len(taken) > 0 {
+		if taken := s.taken(t, given); len(taken) > 0 {
 			stored := t.sessions.get(taken[0].ID)
-			return rules.Forked(s.options.view, new, chosen, stored.base() == at+1 && stored.inherited[len(stored.inherited)-1] == m, taken...)
+			return rules.Forked(s.options.view, given, chosen, stored.base() == at+1 && stored.inherited[len(stored.inherited)-1] == m, taken...)
 		}
 		now := t.now()
-		fork, err := t.newSession(new, now)
+		fork, err := t.newSession(given, now)
 		if err != nil {
 			return repo.Session{}, err
 		}

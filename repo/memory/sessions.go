@@ -40,20 +40,20 @@ func (s sessions) insert(t *tables, r *sessionRow, now time.Time, details string
 }
 
 // taken returns the sessions with the id and with the key of a new one.
-func (s sessions) taken(t *tables, new repo.NewSession) []repo.Session {
-	rows := t.taken(new.ID, repo.SessionKey{Namespace: new.Namespace, Key: new.Key})
+func (s sessions) taken(t *tables, given repo.NewSession) []repo.Session {
+	rows := t.taken(given.ID, repo.SessionKey{Namespace: given.Namespace, Key: given.Key})
 	return each(rows, func(r *sessionRow) repo.Session { return s.snapshot(t, r) })
 }
 
-func (s sessions) Create(ctx context.Context, new repo.NewSession) (repo.Session, error) {
-	chosen := !new.ID.IsZero()
-	new, err := rules.NormalizeSession(s.options.view, new)
+func (s sessions) Create(ctx context.Context, given repo.NewSession) (repo.Session, error) {
+	chosen := !given.ID.IsZero()
+	given, err := rules.NormalizeSession(s.options.view, given)
 	return run(ctx, unless(err, s.write), func(t *tables) (repo.Session, error) {
-		if taken := s.taken(t, new); len(taken) > 0 {
-			return rules.FoundSession(s.options.view, new, chosen, taken...)
+		if taken := s.taken(t, given); len(taken) > 0 {
+			return rules.FoundSession(s.options.view, given, chosen, taken...)
 		}
 		now := t.now()
-		r, err := t.newSession(new, now)
+		r, err := t.newSession(given, now)
 		if err != nil {
 			return repo.Session{}, err
 		}

@@ -115,11 +115,11 @@ func (t *tables) taken(id repo.ID, key repo.SessionKey) (taken []*sessionRow) {
 }
 
 // newSession returns the row of a session that is made. Error: rules.SessionDeleted.
-func (t *tables) newSession(new repo.NewSession, now time.Time) (*sessionRow, error) {
-	if t.deletedIDs.get(new.ID) != nil {
-		return nil, rules.SessionDeleted(new.ID)
+func (t *tables) newSession(given repo.NewSession, now time.Time) (*sessionRow, error) {
+	if t.deletedIDs.get(given.ID) != nil {
+		return nil, rules.SessionDeleted(given.ID)
 	}
-	return &sessionRow{Session: copySession(rules.StoredSession(new, now, now))}, nil
+	return &sessionRow{Session: copySession(rules.StoredSession(given, now, now))}, nil
 }
 
 func (t *tables) removeSession(r *sessionRow) {

@@ -14,18 +14,18 @@ import (
 // actions implements repo.Actions.
 type actions struct{ base }
 
-func (a *actions) Create(ctx context.Context, new repo.NewAction) (repo.Action, error) {
-	name, definition, err := rules.NormalizeAction(a.view, new)
+func (a *actions) Create(ctx context.Context, given repo.NewAction) (repo.Action, error) {
+	name, definition, err := rules.NormalizeAction(a.view, given)
 	if err != nil {
 		return repo.Action{}, err
 	}
-	created, err := run(ctx, a.exec.writeByID, queries.ActionCreate, actionParams(name, definition, new.CreatedBy))
+	created, err := run(ctx, a.exec.writeByID, queries.ActionCreate, actionParams(name, definition, given.CreatedBy))
 	if conn.IsNoRows(err) {
 		stored, err := a.get(ctx, name)
 		if err != nil {
 			return repo.Action{}, a.exec.unread(err)
 		}
-		return stored, rules.ActionConflict(new, definition, stored)
+		return stored, rules.ActionConflict(given, definition, stored)
 	}
 	if err != nil {
 		return repo.Action{}, err
@@ -34,7 +34,7 @@ func (a *actions) Create(ctx context.Context, new repo.NewAction) (repo.Action, 
 		Name:             name,
 		Version:          1,
 		ActionDefinition: definition,
-		CreatedBy:        new.CreatedBy,
+		CreatedBy:        given.CreatedBy,
 		CreatedAt:        created.CreatedAt.UTC(),
 		UpdatedAt:        created.UpdatedAt.UTC(),
 	}, nil

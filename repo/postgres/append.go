@@ -93,7 +93,7 @@ func newTurns(p *pooled) turns {
 	})}
 }
 
-func (t turns) close() { t.Appender.Close() }
+func (t turns) close() { t.Close() }
 
 // append waits for the counter row.
 func (b bound) append(ctx context.Context, a *write.Turn) error {

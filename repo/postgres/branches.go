@@ -14,9 +14,9 @@ import (
 
 // Fork creates the session as Create does, and adds the row that says of what it is a fork. The counter row of the session that
 // is forked is written, so that a deletion of that, at whatever isolation level, meets the fork.
-func (s *sessions) Fork(ctx context.Context, id repo.ID, at int64, new repo.NewSession) (repo.Session, error) {
-	chosen := !new.ID.IsZero()
-	new, err := rules.NormalizeFork(s.view, at, new)
+func (s *sessions) Fork(ctx context.Context, id repo.ID, at int64, given repo.NewSession) (repo.Session, error) {
+	chosen := !given.ID.IsZero()
+	given, err := rules.NormalizeFork(s.view, at, given)
 	if err = s.checkSession(ctx, id, err); err != nil {
 		return repo.Session{}, err
 	}
@@ -35,37 +35,37 @@ func (s *sessions) Fork(ctx context.Context, id repo.ID, at int64, new repo.NewS
 		case found.Depth >= rules.MaxForkDepth:
 			return &conn.Answer{Err: rules.ForkTooDeep()}
 		}
-		params := s.createParams(new, chosen)
+		params := s.createParams(given, chosen)
 		params.NextSequence = at + 1
 		row, err := createSession(ctx, q, params)
 		if conn.IsNoRows(err) {
-			created, err = s.forked(ctx, q, new, chosen, db.ForkIsOfParams{ParentID: found.Owner, Base: at + 1})
+			created, err = s.forked(ctx, q, given, chosen, db.ForkIsOfParams{ParentID: found.Owner, Base: at + 1})
 			return err
 		}
 		if err != nil {
 			return err
 		}
-		created = rules.StoredSession(new, row.CreatedAt.UTC(), row.UpdatedAt.UTC())
+		created = rules.StoredSession(given, row.CreatedAt.UTC(), row.UpdatedAt.UTC())
 		created.MessageCount = at + 1
-		return queries.ForkInsert(ctx, q, db.ForkInsertParams{SessionID: convert.UUID(new.ID), ParentID: found.Owner, Base: at + 1, Depth: found.Depth + 1})
+		return queries.ForkInsert(ctx, q, db.ForkInsertParams{SessionID: convert.UUID(given.ID), ParentID: found.Owner, Base: at + 1, Depth: found.Depth + 1})
 	})
 	if err != nil {
 		return repo.Session{}, s.exec.noted(err)
 	}
 	s.exec.branch(created.ID)
-	s.made(new, created.ID)
+	s.made(given, created.ID)
 	return created, nil
 }
 
 // forked returns the answer for a fork that found an existing session, or that one with its id was deleted.
-func (s *sessions) forked(ctx context.Context, q db.DBTX, new repo.NewSession, chosen bool, of db.ForkIsOfParams) (repo.Session, error) {
+func (s *sessions) forked(ctx context.Context, q db.DBTX, given repo.NewSession, chosen bool, of db.ForkIsOfParams) (repo.Session, error) {
 	in := &sessions{base: base{exec: bound{tx: q.(pgx.Tx)}, view: s.view}, audited: s.audited}
-	stored, err := in.taken(ctx, new.ID, new.Namespace, new.Key)
+	stored, err := in.taken(ctx, given.ID, given.Namespace, given.Key)
 	switch {
 	case err != nil:
 		return repo.Session{}, err
 	case len(stored) == 0:
-		created, err := in.existing(ctx, new, chosen)
+		created, err := in.existing(ctx, given, chosen)
 		return created, asAnswer(err)
 	}
 	of.SessionID = convert.UUID(stored[0].ID)
@@ -73,7 +73,7 @@ func (s *sessions) forked(ctx context.Context, q db.DBTX, new repo.NewSession, c
 	if err != nil {
 		return repo.Session{}, err
 	}
-	created, err := rules.Forked(s.view, new, chosen, same, stored...)
+	created, err := rules.Forked(s.view, given, chosen, same, stored...)
 	return created, asAnswer(err)
 }
 
@@ -89,7 +89,9 @@ func (s *sessions) Branches(ctx context.Context, sessionID repo.ID, sequence int
 	if err := s.checkSession(ctx, sessionID, rules.CheckSequence("sequence", sequence)); err != nil {
 		return nil, err
 	}
-	rows, err := run(ctx, s.exec.read, queries.BranchList, db.BranchListParams{SessionID: convert.UUID(sessionID), Sequence: sequence, MaxRows: rules.MaxMarks + 1})
+	rows, err := run(ctx, s.exec.read, queries.BranchList, db.BranchListParams{
+		SessionID: convert.UUID(sessionID), Sequence: sequence, MaxRows: rules.MaxMarks + 1,
+	})
 	switch {
 	case err != nil:
 		return nil, err

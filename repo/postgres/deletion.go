@@ -49,7 +49,8 @@ func (s *sessions) deleteLocked(ctx context.Context, q db.DBTX, all ...*removal.
 	rows := make([]db.SessionDeleteRow, len(all))
 	for i, d := range all {
 		params := db.SessionDeleteParams{
-			ID: convert.UUID(d.ID), IfVersion: convert.UnlessZero(d.If.Version), IdleSince: convert.UnlessZero(d.If.IdleSince), IfMessages: d.If.Messages, Audited: s.audited,
+			ID: convert.UUID(d.ID), IfVersion: convert.UnlessZero(d.If.Version), IdleSince: convert.UnlessZero(d.If.IdleSince),
+			IfMessages: d.If.Messages, Audited: s.audited,
 		}
 		p.Add(func(q db.DBTX) (err error) {
 			rows[i], err = queries.SessionDelete(ctx, q, params)

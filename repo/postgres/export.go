@@ -128,7 +128,8 @@ func (s *sessions) importLinks(ctx context.Context, q db.DBTX, sessionID repo.ID
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	if _, err := queries.PlanLinkAll(ctx, q, db.PlanLinkAllParams{SessionID: convert.UUID(sessionID), PlanIds: convert.UUIDs(ids), View: convert.Nullable(s.view)}); err != nil {
+	params := db.PlanLinkAllParams{SessionID: convert.UUID(sessionID), PlanIds: convert.UUIDs(ids), View: convert.Nullable(s.view)}
+	if _, err := queries.PlanLinkAll(ctx, q, params); err != nil {
 		return nil, err
 	}
 	row, err := queries.SessionGet(ctx, q, convert.UUID(sessionID))

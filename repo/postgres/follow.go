@@ -211,5 +211,5 @@ func (s *newsScanner) scan(rows pgx.Rows) (pgx.Rows, error) {
 			found.Items = append(found.Items, message)
 		}
 	}
-	return rows, nil
+	return rows, nil //nolint:nilerr // the caller checks rows.Err
 }

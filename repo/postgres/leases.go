@@ -215,7 +215,9 @@ func (l *leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Pa
 	}
 	read := func(by way) ([]db.LeaseListRow, error) { return l.list(ctx, by, params) }
 	return listed(l.exec.read, list, err, read, func(row db.LeaseListRow) (repo.Lease, error) {
-		lease := convert.Lease(repo.LeaseKey{Kind: row.Kind, Name: row.Name}, db.LeaseGetRow{Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt})
+		lease := convert.Lease(repo.LeaseKey{Kind: row.Kind, Name: row.Name}, db.LeaseGetRow{
+			Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt,
+		})
 		lease.Expired = row.Expired
 		if filter.Held || filter.Expired { // it was selected by an earlier reading of the clock
 			lease.Expired = filter.Expired

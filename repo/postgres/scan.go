@@ -80,7 +80,7 @@ func (s *messageScanner) scan(rows pgx.Rows) (pgx.Rows, error) {
 			CreatedAt:  row.CreatedAt.UTC(),
 		})
 	}
-	return rows, nil
+	return rows, nil //nolint:nilerr // the caller checks rows.Err
 }
 
 // roleName scans a role without allocating a string for each message.

@@ -22,34 +22,34 @@ type sessions struct {
 	counter rules.TokenCounter
 }
 
-func (s *sessions) Create(ctx context.Context, new repo.NewSession) (repo.Session, error) {
-	chosen := !new.ID.IsZero()
-	new, err := rules.NormalizeSession(s.view, new)
+func (s *sessions) Create(ctx context.Context, given repo.NewSession) (repo.Session, error) {
+	chosen := !given.ID.IsZero()
+	given, err := rules.NormalizeSession(s.view, given)
 	if err != nil {
 		return repo.Session{}, err
 	}
 	for attempt := 1; ; attempt++ {
-		created, err := s.create(ctx, new, chosen)
+		created, err := s.create(ctx, given, chosen)
 		if conn.IsNoRows(err) || errors.Is(err, errExists) {
-			created, err = s.existing(ctx, new, chosen)
+			created, err = s.existing(ctx, given, chosen)
 		}
 		if err == nil {
-			s.made(new, created.ID)
+			s.made(given, created.ID)
 		}
 		// It was deleted between the two statements.
 		if !errors.Is(err, errVanished) || !conn.Pause(ctx, attempt) {
 			return created, err
 		}
 		if !chosen { // the session may have been an earlier attempt's
-			new.ID = repo.NewID()
+			given.ID = repo.NewID()
 		}
 	}
 }
 
 // made notes that a session exists.
-func (s *sessions) made(new repo.NewSession, id repo.ID) {
-	if new.Key != "" {
-		s.exec.learn(repo.SessionKey{Namespace: new.Namespace, Key: new.Key}, id)
+func (s *sessions) made(given repo.NewSession, id repo.ID) {
+	if given.Key != "" {
+		s.exec.learn(repo.SessionKey{Namespace: given.Namespace, Key: given.Key}, id)
 	}
 	s.learn("session", id)
 }
@@ -65,10 +65,10 @@ var (
 )
 
 // create returns pgx.ErrNoRows or errExists if a session exists, or was deleted.
-func (s *sessions) create(ctx context.Context, new repo.NewSession, chosen bool) (repo.Session, error) {
+func (s *sessions) create(ctx context.Context, given repo.NewSession, chosen bool) (repo.Session, error) {
 	row, err := ask(ctx, s.exec.writeByID, func(q db.DBTX) (db.SessionCreateRow, error) {
-		row, err := createSession(ctx, q, s.createParams(new, chosen))
-		if conn.IsNoRows(err) && chosen && new.Existing == repo.ExistingNone {
+		row, err := createSession(ctx, q, s.createParams(given, chosen))
+		if conn.IsNoRows(err) && chosen && given.Existing == repo.ExistingNone {
 			err = &conn.Answer{Err: errExists}
 		}
 		return row, err
@@ -76,7 +76,7 @@ func (s *sessions) create(ctx context.Context, new repo.NewSession, chosen bool)
 	if err != nil {
 		return repo.Session{}, err
 	}
-	return rules.StoredSession(new, row.CreatedAt.UTC(), row.UpdatedAt.UTC()), nil
+	return rules.StoredSession(given, row.CreatedAt.UTC(), row.UpdatedAt.UTC()), nil
 }
 
 // createSession sends SessionCreate.
@@ -94,39 +94,39 @@ func ifDeletedMeanwhile(err error) error {
 	return err
 }
 
-func (s *sessions) createParams(new repo.NewSession, chosen bool) db.SessionCreateParams {
+func (s *sessions) createParams(given repo.NewSession, chosen bool) db.SessionCreateParams {
 	return db.SessionCreateParams{
-		ID:                convert.UUID(new.ID),
-		Namespace:         new.Namespace,
-		Key:               convert.Nullable(new.Key),
-		Owner:             convert.Nullable(new.Owner),
-		Actor:             convert.Nullable(new.Actor),
-		AutomationProfile: convert.Nullable(new.AutomationProfile),
-		Metadata:          string(new.Metadata),
-		BudgetNanos:       (*int64)(new.Budget),
+		ID:                convert.UUID(given.ID),
+		Namespace:         given.Namespace,
+		Key:               convert.Nullable(given.Key),
+		Owner:             convert.Nullable(given.Owner),
+		Actor:             convert.Nullable(given.Actor),
+		AutomationProfile: convert.Nullable(given.AutomationProfile),
+		Metadata:          string(given.Metadata),
+		BudgetNanos:       (*int64)(given.Budget),
 		Chosen:            chosen,
-		FencedOnly:        new.FencedOnly,
+		FencedOnly:        given.FencedOnly,
 		Audited:           s.audited,
 	}
 }
 
 // existing returns the answer for a creation that found a session with its id or its key, or
 // that one with its id was deleted.
-func (s *sessions) existing(ctx context.Context, new repo.NewSession, chosen bool) (repo.Session, error) {
-	stored, err := s.taken(ctx, new.ID, new.Namespace, new.Key)
+func (s *sessions) existing(ctx context.Context, given repo.NewSession, chosen bool) (repo.Session, error) {
+	stored, err := s.taken(ctx, given.ID, given.Namespace, given.Key)
 	if err != nil {
 		return repo.Session{}, s.exec.unread(err)
 	}
 	if len(stored) > 0 {
-		return rules.FoundSession(s.view, new, chosen, stored...)
+		return rules.FoundSession(s.view, given, chosen, stored...)
 	}
 	if chosen {
-		deleted, err := s.wasDeleted(ctx, new.ID)
+		deleted, err := s.wasDeleted(ctx, given.ID)
 		switch {
 		case err != nil:
 			return repo.Session{}, s.exec.unread(err)
 		case deleted:
-			return repo.Session{}, rules.SessionDeleted(new.ID)
+			return repo.Session{}, rules.SessionDeleted(given.ID)
 		}
 	}
 	return repo.Session{}, &conn.Error{Sentinel: repo.ErrContention, Cause: errVanished}

@@ -84,7 +84,7 @@ func (e *exporting) scan(rows pgx.Rows) (pgx.Rows, error) {
 			return nil, err
 		}
 	}
-	return rows, nil
+	return rows, nil //nolint:nilerr // the caller checks rows.Err
 }
 
 // stateImport stores the state of a document, in chunks.

@@ -284,7 +284,7 @@ func testRaceLinkAndDelete(t *testing.T, store repo.Store) {
 				linked.add()
 			}
 		})
-		if len(deleted.Plans) != int(linked.get()) {
+		if len(deleted.Plans) != linked.get() {
 			t.Errorf("%d plans lost the session, %d were linked", len(deleted.Plans), linked.get())
 		}
 	}

@@ -288,12 +288,12 @@ func (v *viewing) kill(ctx context.Context) {
 
 func (v *viewing) write(ctx context.Context, way string, duration time.Duration) (sample, error) {
 	messages := batch(1, messageSize)
-	append := appendTo(v.l.store)
+	add := appendTo(v.l.store)
 	switch way {
 	case wayNotify:
-		append = v.appendNotifying
+		add = v.appendNotifying
 	case wayAnswered:
-		append = v.appendAnswered
+		add = v.appendAnswered
 	}
 	begin := time.Now()
 	var turns sync.Mutex
@@ -308,7 +308,7 @@ func (v *viewing) write(ctx context.Context, way string, duration time.Duration)
 				return 0, err
 			}
 		}
-		return 1, append(ctx, v.ids[rand.N(len(v.ids))], messages)
+		return 1, add(ctx, v.ids[rand.N(len(v.ids))], messages)
 	})
 }
 

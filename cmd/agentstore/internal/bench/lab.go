@@ -151,8 +151,8 @@ const waySelect = "bare SELECT"
 // appender returns the appender of a way.
 func (l *lab) appender(way string) appender {
 	byHand := map[string]func(*pgxpool.Pool) appender{wayNaive: naive, wayRetry: retry, wayBare: bare, wayCounted: counted, wayCopy: copying}
-	if make, ok := byHand[way]; ok {
-		return make(l.baselines)
+	if build, ok := byHand[way]; ok {
+		return build(l.baselines)
 	}
 	return appendTo(l.store)
 }

@@ -93,13 +93,13 @@ func (f *messageFlags) selected(ctx context.Context, store *agentstore.Store, se
 }
 
 func printMessages(ctx context.Context, invocation invocation, store *agentstore.Store, session repo.Session, flags messageFlags) error {
-	print, flush := messagePrinter(invocation, flags.contents)
+	show, flush := messagePrinter(invocation, flags.contents)
 	printed := 0
 	for message, err := range flags.selected(ctx, store, session) {
 		if err != nil {
 			return invalidUsage(err)
 		}
-		if err := print(message); err != nil {
+		if err := show(message); err != nil {
 			return err
 		}
 		if printed++; printed == flags.limit {
@@ -111,7 +111,7 @@ func printMessages(ctx context.Context, invocation invocation, store *agentstore
 
 // messagePrinter returns a function that prints a message, and one that ends the
 // output.
-func messagePrinter(invocation invocation, contents bool) (print func(repo.Message) error, flush func() error) {
+func messagePrinter(invocation invocation, contents bool) (show func(repo.Message) error, flush func() error) {
 	w := bufio.NewWriter(invocation.screen)
 	switch {
 	case invocation.json:

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
 )
 
-// claiming is a claim that is under way.
-type claiming struct {
+// Claiming is a claim that is under way.
+type Claiming struct {
 	commit.Progress
 
 	claim repo.Claim
@@ -22,7 +22,7 @@ type claiming struct {
 }
 
 // Size implements commit.Item.
-func (c *claiming) Size() scheduler.Size {
+func (c *Claiming) Size() scheduler.Size {
 	return scheduler.Size{Rows: c.claim.Limit, Bytes: len(c.alike) + len(c.claim.Owner)}
 }
 
@@ -31,7 +31,7 @@ func (c *claiming) Size() scheduler.Size {
 // order in which they asked. Workers of one process that claimed one by one would look at
 // the same plans, at the head of the queue, and each would wait for a commit of its own.
 type Claimer struct {
-	*commit.Committer[string, *claiming]
+	*commit.Committer[string, *Claiming]
 
 	heads queueHeads
 }
@@ -45,18 +45,18 @@ var claimLimits = scheduler.Limits{
 // New returns a claimer. The caller must close it.
 func New(budget *commit.Budget) *Claimer {
 	c := &Claimer{}
-	c.Committer = commit.New(budget, commit.Config[string, *claiming]{Kind: "claim", Limits: claimLimits, Once: true, Unordered: true, Commit: c.claimAll})
+	c.Committer = commit.New(budget, commit.Config[string, *Claiming]{Kind: "claim", Limits: claimLimits, Once: true, Unordered: true, Commit: c.claimAll})
 	return c
 }
 
 // NewClaiming returns a claim that was checked.
-func NewClaiming(claim repo.Claim) (*claiming, error) {
+func NewClaiming(claim repo.Claim) (*Claiming, error) {
 	alike, err := json.Marshal([]any{claim.Namespaces, claim.AllNamespaces, claim.Phases, claim.Actions, claim.TTL})
-	return &claiming{claim: claim, alike: string(alike)}, err
+	return &Claiming{claim: claim, alike: string(alike)}, err
 }
 
 // Make makes a claim together with others, and waits for the answer.
-func (c *Claimer) Make(ctx context.Context, one *claiming) error {
+func (c *Claimer) Make(ctx context.Context, one *Claiming) error {
 	return c.Submit(ctx, one.alike, one)
 }
 
@@ -69,10 +69,10 @@ func InTx(ctx context.Context, q db.DBTX, claim repo.Claim) ([]Claimed, error) {
 	return claimPlans(ctx, q, claim, owners, &queueHeads{}, "")
 }
 
-type claimTask = commit.Task[string, *claiming]
+type claimTask = commit.Task[string, *Claiming]
 
 // claimAll sends a statement for the claims of each key.
-func (c *Claimer) claimAll(g *commit.Group[string, *claiming]) {
+func (c *Claimer) claimAll(g *commit.Group[string, *Claiming]) {
 	for tasks := g.Tasks; len(tasks) > 0; {
 		alike := 1
 		for alike < len(tasks) && tasks[alike].Key == tasks[0].Key {
@@ -80,7 +80,7 @@ func (c *Claimer) claimAll(g *commit.Group[string, *claiming]) {
 		}
 		g.Run(tasks[:alike], func(ctx context.Context, q db.DBTX, tasks []*claimTask) (func(), func(*claimTask) bool, error) {
 			var owners []string
-			var whose []*claiming
+			var whose []*Claiming
 			for _, t := range tasks {
 				for range t.Item.claim.Limit {
 					owners, whose = append(owners, t.Item.claim.Owner), append(whose, t.Item)

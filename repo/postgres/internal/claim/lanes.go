@@ -11,8 +11,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
-// lane is what a claim asks for: a namespace, a phase, a priority, and an action or "" for any.
-type lane struct {
+// Lane is what a claim asks for: a namespace, a phase, a priority, and an action or "" for any.
+type Lane struct {
 	namespace, phase, action string
 	priority                 int16
 }
@@ -28,7 +28,7 @@ func drawn(claim repo.Claim) []string {
 }
 
 // LanesIn returns the lanes of a claim in namespaces.
-func LanesIn(claim repo.Claim, namespaces []string) (lanes []lane) {
+func LanesIn(claim repo.Claim, namespaces []string) (lanes []Lane) {
 	actions := claim.Actions
 	if len(actions) == 0 {
 		actions = []string{""}
@@ -37,7 +37,7 @@ func LanesIn(claim repo.Claim, namespaces []string) (lanes []lane) {
 		for _, phase := range claim.Phases {
 			for _, action := range actions {
 				for priority := range int16(limits.MaxPriority + 1) {
-					lanes = append(lanes, lane{namespace, string(phase), action, priority})
+					lanes = append(lanes, Lane{namespace, string(phase), action, priority})
 				}
 			}
 		}
@@ -46,7 +46,7 @@ func LanesIn(claim repo.Claim, namespaces []string) (lanes []lane) {
 }
 
 // LaneColumns returns lanes as the arguments of a query.
-func LaneColumns(lanes []lane) (namespaces, phases, actions []string, priorities []int16) {
+func LaneColumns(lanes []Lane) (namespaces, phases, actions []string, priorities []int16) {
 	for _, l := range lanes {
 		namespaces, phases, actions = append(namespaces, l.namespace), append(phases, l.phase), append(actions, l.action)
 		priorities = append(priorities, l.priority)
@@ -56,7 +56,7 @@ func LaneColumns(lanes []lane) (namespaces, phases, actions []string, priorities
 
 // LanesAnywhere returns up to maxRows lanes of the namespaces behind one, with these, and other namespaces that have claims which may
 // have expired.
-func LanesAnywhere(ctx context.Context, q db.DBTX, claim repo.Claim, after string, maxRows int) (namespaces, others []string, lanes []lane, err error) {
+func LanesAnywhere(ctx context.Context, q db.DBTX, claim repo.Claim, after string, maxRows int) (namespaces, others []string, lanes []Lane, err error) {
 	params := db.PlanLanesParams{LeaseNamespace: convert.LeaseNamespace, After: after, Actions: claim.Actions, MaxRows: int32(maxRows)}
 	for _, phase := range claim.Phases {
 		params.Phases = append(params.Phases, string(phase))
@@ -73,14 +73,14 @@ func LanesAnywhere(ctx context.Context, q db.DBTX, claim repo.Claim, after strin
 		case !slices.Contains(namespaces, row.Namespace):
 			namespaces = append(namespaces, row.Namespace)
 		}
-		lanes = append(lanes, lane{row.Namespace, row.Phase, row.Action, row.Priority})
+		lanes = append(lanes, Lane{row.Namespace, row.Phase, row.Action, row.Priority})
 	}
 	others = slices.DeleteFunc(others, func(name string) bool { return slices.Contains(namespaces, name) })
 	return namespaces, others, lanes, err
 }
 
 // actionLanes returns a lane for each action that has plans in a lane for any, and is not at its limit.
-func actionLanes(ctx context.Context, q db.DBTX, ofAny []lane) (lanes []lane, err error) {
+func actionLanes(ctx context.Context, q db.DBTX, ofAny []Lane) (lanes []Lane, err error) {
 	params := db.PlanActionLanesParams{MaxRows: maxActionLanes}
 	params.Namespaces, params.Phases, _, params.Priorities = LaneColumns(ofAny)
 	rows, err := queries.PlanActionLanes(ctx, q, params)

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
-// A claim looks at the first plans of each lane, without locks; chooses (rules.Choice); locks what it has chosen, with others in place
+// A claim looks at the first plans of each Lane, without locks; chooses (rules.Choice); locks what it has chosen, with others in place
 // of what somebody has locked; and writes that. If the first plans were too few, it goes on behind them, look after look, in the
 // same transaction.
 const (
@@ -124,7 +124,7 @@ func (c *choosing) anywhere(ctx context.Context, heads *queueHeads, key string) 
 	after, first := heads.turn(key), ""
 	for round := range laneRounds {
 		var namespaces, others []string
-		var lanes []lane
+		var lanes []Lane
 		p := &conn.Pipeline{}
 		p.Add(func(q db.DBTX) (err error) {
 			namespaces, others, lanes, err = LanesAnywhere(ctx, q, c.claim, after, c.Most-len(c.Taken)+laneRows)
@@ -156,20 +156,20 @@ func (c *choosing) anywhere(ctx context.Context, heads *queueHeads, key string) 
 	return nil
 }
 
-// open is how far a lane, or the claims of a namespace that may have expired, were looked at: behind a plan that has waited since a time.
+// open is how far a Lane, or the claims of a namespace that may have expired, were looked at: behind a plan that has waited since a time.
 type open struct {
-	lane
+	Lane
 	since time.Time
 	after [16]byte
 	rows  int // in the last look
 }
 
 // in takes plans of namespaces: of lanes from a time on, and those whose claims have expired.
-func (c *choosing) in(ctx context.Context, namespaces []string, lanes []lane, from time.Time) error {
+func (c *choosing) in(ctx context.Context, namespaces []string, lanes []Lane, from time.Time) error {
 	c.Turns = namespaces
 	queued, due := opened(lanes, from), make([]*open, len(namespaces))
 	for i, namespace := range namespaces {
-		due[i] = &open{lane: lane{namespace: namespace}}
+		due[i] = &open{Lane: Lane{namespace: namespace}}
 	}
 	depth := c.Most + max(minClaimDepth, claimDepth/max(len(queued), 1))
 	window := c.Most + max(minClaimDepth, claimDepth/len(due))
@@ -193,7 +193,7 @@ func (c *choosing) in(ctx context.Context, namespaces []string, lanes []lane, fr
 			}
 			queued, depth = opened(each, time.Time{}), 0
 		}
-		queued = slices.DeleteFunc(queued, func(o *open) bool { return o.rows < depth || c.atLimit(o.lane) })
+		queued = slices.DeleteFunc(queued, func(o *open) bool { return o.rows < depth || c.atLimit(o.Lane) })
 		due = slices.DeleteFunc(due, func(o *open) bool { return o.rows < window })
 		if len(queued)+len(due) == 0 {
 			return nil
@@ -203,15 +203,15 @@ func (c *choosing) in(ctx context.Context, namespaces []string, lanes []lane, fr
 	return nil
 }
 
-func opened(lanes []lane, from time.Time) (queued []*open) {
+func opened(lanes []Lane, from time.Time) (queued []*open) {
 	for _, l := range lanes {
-		queued = append(queued, &open{lane: l, since: from})
+		queued = append(queued, &open{Lane: l, since: from})
 	}
 	return queued
 }
 
 // eachAction returns lanes for each action in place of those for any.
-func (c *choosing) eachAction(ctx context.Context, ofAny []lane) (lanes []lane, err error) {
+func (c *choosing) eachAction(ctx context.Context, ofAny []Lane) (lanes []Lane, err error) {
 	p := &conn.Pipeline{}
 	p.Add(func(q db.DBTX) (err error) {
 		lanes, err = actionLanes(ctx, q, ofAny)
@@ -222,7 +222,7 @@ func (c *choosing) eachAction(ctx context.Context, ofAny []lane) (lanes []lane, 
 }
 
 // atLimit reports whether a limit allows nothing of a lane.
-func (c *choosing) atLimit(l lane) bool {
+func (c *choosing) atLimit(l Lane) bool {
 	return !c.Rooms.Allow(rules.Candidate{Namespace: l.namespace, Action: l.action})
 }
 

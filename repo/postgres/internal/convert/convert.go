@@ -12,8 +12,10 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
+// UUID returns an id as an argument.
 func UUID(id repo.ID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
 
+// UUIDs is UUID for many.
 func UUIDs(ids []repo.ID) []pgtype.UUID { return Each(ids, UUID) }
 
 // Nullable returns nil, which is stored as null, for an empty name.
@@ -34,6 +36,7 @@ func JSONText(document json.RawMessage) *string {
 	return &text
 }
 
+// FromNullable reads what Nullable stores.
 func FromNullable(name *string) string {
 	if name == nil {
 		return ""
@@ -50,6 +53,7 @@ func Optional(name *string) *string {
 	return Nullable(*name)
 }
 
+// Session returns a session as a view has it.
 func Session(view string, row db.SessionGetRow) repo.Session {
 	s := row.Session
 	return repo.Session{
@@ -71,10 +75,12 @@ func Session(view string, row db.SessionGetRow) repo.Session {
 	}
 }
 
+// Usage returns a usage.
 func Usage(inputTokens, outputTokens, costNanos int64) repo.Usage {
 	return repo.Usage{InputTokens: inputTokens, OutputTokens: outputTokens, Cost: repo.Cost(costNanos)}
 }
 
+// Message returns a message.
 func Message(row db.Message) repo.Message {
 	message := repo.Message{
 		SessionID: row.SessionID.Bytes,
@@ -104,6 +110,7 @@ func Follows(sequence int64, follows *int64) int64 {
 	return sequence - 1
 }
 
+// Tokens reads a number of tokens, 0 for null.
 func Tokens(tokens *int32) int64 {
 	if tokens == nil {
 		return 0
@@ -111,6 +118,7 @@ func Tokens(tokens *int32) int64 {
 	return int64(*tokens)
 }
 
+// StateValue returns a key with its value.
 func StateValue(key string, value []byte, version int64, updatedAt time.Time) repo.StateValue {
 	return repo.StateValue{Key: key, Value: value, Version: version, UpdatedAt: updatedAt.UTC()}
 }
@@ -126,6 +134,7 @@ type Scopes struct {
 	Namespaces, Names []string
 }
 
+// NewScopes returns scopes as arrays.
 func NewScopes(scopes []repo.Scope) (c Scopes) {
 	for _, scope := range scopes {
 		c.Sessions = append(c.Sessions, SessionOfScope(scope))
@@ -148,6 +157,7 @@ func Places(scopes []repo.Scope) map[repo.Scope]int64 {
 // Messages holds messages as the arrays that a statement unnests. Some are shorter where the last messages have none.
 type Messages struct{ db.MessageInsertParams }
 
+// Add adds a message.
 func (c *Messages) Add(owner pgtype.UUID, sequence int64, createdAt time.Time, m *repo.NewMessage) {
 	place := len(c.Ids)
 	c.Owners, c.Sequences = append(c.Owners, owner), append(c.Sequences, sequence)

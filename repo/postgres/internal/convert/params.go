@@ -8,11 +8,13 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
+// AfterUse sets what the database decides.
 func AfterUse(plan *repo.Plan, created db.PlanCreateRow, action repo.Action) {
 	plan.CreatedAt, plan.UpdatedAt = created.CreatedAt.UTC(), created.UpdatedAt.UTC()
 	plan.Deadline = rules.DeadlineOf(*plan, action.MaxAge)
 }
 
+// PlanParams returns the arguments with which a plan is made.
 func PlanParams(plan repo.Plan, action repo.Action, use repo.UseAction) db.PlanCreateParams {
 	maxAge := action.MaxAge
 	if rules.DeadlineOf(plan, maxAge).IsZero() {
@@ -70,6 +72,7 @@ func PlanParams(plan repo.Plan, action repo.Action, use repo.UseAction) db.PlanC
 	return params
 }
 
+// StreamOpenParams returns the arguments with which a stream is opened.
 func StreamOpenParams(namespace, key string, stream repo.NewStream, opener repo.ID) db.StreamOpenParams {
 	return db.StreamOpenParams{
 		ID: UUID(opener), Namespace: namespace, Key: key, Owner: stream.Owner, TtlSeconds: stream.TTL.Seconds(),

@@ -15,9 +15,10 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// OptionalUUID stores the zero id as null, and fromOptionalUUID reads it.
+// OptionalUUID stores the zero id as null.
 func OptionalUUID(id repo.ID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: !id.IsZero()} }
 
+// OptionalID reads what OptionalUUID stores.
 func OptionalID(id pgtype.UUID) repo.ID {
 	if !id.Valid {
 		return repo.ID{}
@@ -34,6 +35,7 @@ func storedName(name string) (repo.ActionName, error) {
 	return parsed, nil
 }
 
+// Action returns an action.
 func Action(row db.Action) (repo.Action, error) {
 	name, err := storedName(row.Name)
 	if err != nil {
@@ -88,6 +90,7 @@ func Action(row db.Action) (repo.Action, error) {
 // phaseBits are the bits of the phases in a column. All of them stand for none, which means all.
 var phaseBits = []repo.Phase{repo.PhaseStrategize, repo.PhaseExecute, repo.PhaseApply}
 
+// Phases stores phases as bits.
 func Phases(phases []repo.Phase) int16 {
 	bits := int16(0)
 	for i, phase := range phaseBits {
@@ -110,6 +113,7 @@ func fromPhases(bits int16) (phases []repo.Phase) {
 	return phases
 }
 
+// FromMicros reads a duration.
 func FromMicros(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond }
 
 // FromTime reads an optional time.
@@ -135,6 +139,7 @@ func fromNaN(f float64) *float64 {
 	return &f
 }
 
+// Plan returns a plan.
 func Plan(row db.Plan) (repo.Plan, error) {
 	action, err := storedName(row.ActionName)
 	if err != nil {
@@ -190,6 +195,7 @@ func Plan(row db.Plan) (repo.Plan, error) {
 	return plan, nil
 }
 
+// Event returns an event of a plan's history.
 func Event(row db.PlanHistory) repo.PlanEvent {
 	return repo.PlanEvent{
 		PlanID:     row.PlanID.Bytes,

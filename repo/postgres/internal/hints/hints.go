@@ -56,8 +56,8 @@ func (h *Hints[K]) Learn(places ...Place[K]) {
 	for _, p := range places {
 		before, found := h.at[p.Key]
 		if !found && len(h.at) >= maxHints {
-			for any := range h.at {
-				delete(h.at, any)
+			for some := range h.at {
+				delete(h.at, some)
 				break
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
 )
 
-// The bounds of writes that are committed together, and of those that wait. The
+// Limits are the bounds of writes that are committed together, and of those that wait. The
 // latter are far above what a busy service needs.
 var Limits = scheduler.Limits{
 	// Bytes cost the same in a group as alone. So a group of large messages is

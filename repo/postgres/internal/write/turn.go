@@ -54,6 +54,7 @@ type barrier struct {
 	patience time.Duration
 }
 
+// NewTurn returns a turn that was checked.
 func NewTurn(t *rules.Turn) *Turn {
 	a := &Turn{Turn: t}
 	if t.Open != nil {

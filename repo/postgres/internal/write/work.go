@@ -34,9 +34,9 @@ type openStream struct {
 }
 
 var (
-	// ErrActionChanged: the action has another version than the caller has read.
+	// ErrActionChanged says that the action has another version than the caller has read.
 	ErrActionChanged = errors.New("the action was changed meanwhile")
-	// ErrKeyHeld: the stream is open, or somebody opens it. Only a transaction of its own may have to wait for that.
+	// ErrKeyHeld says that the stream is open, or somebody opens it. Only a transaction of its own may have to wait for that.
 	ErrKeyHeld = errors.New("the stream is open already")
 )
 
