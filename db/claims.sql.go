@@ -106,7 +106,7 @@ func (q *Queries) PlanClaimDue(ctx context.Context, db DBTX, arg PlanClaimDuePar
 }
 
 const planClaimLock = `-- name: PlanClaimLock :many
-SELECT p.id, p.version, p.attempt, p.max_attempts, greatest(p.fence + 1, h.token + 1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint)::bigint AS token,
+SELECT p.id, p.version, p.attempt, p.max_attempts, greatest(p.fence + 1, h.fence + 1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint)::bigint AS fence,
     statement_timestamp()::timestamptz AS now
 FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[]))) AS n (id, phase)
 CROSS JOIN LATERAL (
@@ -123,12 +123,12 @@ CROSS JOIN LATERAL (
     -- 0 if there is no lease, and null if somebody has it, or the claim, locked.
     SELECT CASE WHEN $3::text = 'processing' AND (SELECT true FROM plan_claims c WHERE c.plan_id = p.id FOR UPDATE SKIP LOCKED) IS NULL THEN NULL
         WHEN (SELECT true FROM leases l WHERE l.namespace = $5::text AND l.kind = 'plan' AND l.name = p.id::text) THEN (
-            SELECT l.token FROM leases l
+            SELECT l.fence FROM leases l
             WHERE l.namespace = $5::text AND l.kind = 'plan' AND l.name = p.id::text AND l.expires_at <= statement_timestamp()
             FOR NO KEY UPDATE SKIP LOCKED
-        ) ELSE 0 END AS token OFFSET 0
+        ) ELSE 0 END AS fence OFFSET 0
 ) AS h
-WHERE h.token IS NOT NULL LIMIT (SELECT $6::integer)
+WHERE h.fence IS NOT NULL LIMIT (SELECT $6::integer)
 `
 
 type PlanClaimLockParams struct {
@@ -145,12 +145,12 @@ type PlanClaimLockRow struct {
 	Version     int64
 	Attempt     int32
 	MaxAttempts int32
-	Token       int64
+	Fence       int64
 	Now         time.Time
 }
 
 // Index: plans_pkey or plans_root_id_id_key, plan_claims_pkey, leases_pkey. Locks plans one by one, until there are most, so that a
-// claim hides none that it does not take, and returns them in their order, each with a token that is larger than all that were given
+// claim hides none that it does not take, and returns them in their order, each with a fence that is larger than all that were given
 // for it (LeaseTake). It passes over those that are locked, or not at the stage any more, and those whose lease somebody holds, or has
 // locked: a renewal may be under way. Whoever acquires the lease of a plan has the lock of the plan. is_last: their claims have expired
 // in their last attempts. Others are left to PlanExpire after their deadline.
@@ -175,7 +175,7 @@ func (q *Queries) PlanClaimLock(ctx context.Context, db DBTX, arg PlanClaimLockP
 			&i.Version,
 			&i.Attempt,
 			&i.MaxAttempts,
-			&i.Token,
+			&i.Fence,
 			&i.Now,
 		); err != nil {
 			return nil, err

@@ -94,11 +94,11 @@ func (q *Queries) PlanClaimLater(ctx context.Context, db DBTX, arg PlanClaimLate
 }
 
 const planClaimLease = `-- name: PlanClaimLease :exec
-INSERT INTO leases (namespace, kind, name, owner, token, acquired_at, expires_at)
-SELECT $1::text, 'plan', n.id::text, n.owner, n.token, $2::timestamptz, $3::timestamptz
-FROM ROWS FROM (unnest($4::uuid[]), unnest($5::text[]), unnest($6::bigint[])) AS n (id, owner, token)
+INSERT INTO leases (namespace, kind, name, owner, fence, acquired_at, expires_at)
+SELECT $1::text, 'plan', n.id::text, n.owner, n.fence, $2::timestamptz, $3::timestamptz
+FROM ROWS FROM (unnest($4::uuid[]), unnest($5::text[]), unnest($6::bigint[])) AS n (id, owner, fence)
 ON CONFLICT (namespace, kind, name) DO UPDATE SET
-    owner = excluded.owner, token = excluded.token, acquired_at = excluded.acquired_at, expires_at = excluded.expires_at
+    owner = excluded.owner, fence = excluded.fence, acquired_at = excluded.acquired_at, expires_at = excluded.expires_at
     WHERE leases.expires_at <= excluded.acquired_at
 `
 
@@ -108,7 +108,7 @@ type PlanClaimLeaseParams struct {
 	Until          time.Time
 	Ids            []pgtype.UUID
 	Owners         []string
-	Tokens         []int64
+	Fences         []int64
 }
 
 // Index: leases_pkey. Takes leases, but for those that somebody has acquired between the snapshot and the lock of PlanClaimLock: the
@@ -120,7 +120,7 @@ func (q *Queries) PlanClaimLease(ctx context.Context, db DBTX, arg PlanClaimLeas
 		arg.Until,
 		arg.Ids,
 		arg.Owners,
-		arg.Tokens,
+		arg.Fences,
 	)
 	return err
 }
@@ -168,12 +168,12 @@ func (q *Queries) PlanClaimNote(ctx context.Context, db DBTX, arg PlanClaimNoteP
 
 const planClaimStart = `-- name: PlanClaimStart :many
 UPDATE plans p
-SET state = 'processing', not_before = NULL, version = n.version, attempt = n.attempt, fence = n.token,
+SET state = 'processing', not_before = NULL, version = n.version, attempt = n.attempt, fence = n.fence,
     error_message = NULL, error_details = NULL, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, $1::timestamptz)
 FROM ROWS FROM (unnest((SELECT $2::uuid[])), unnest((SELECT $4::bigint[])), unnest((SELECT $5::integer[])), unnest((SELECT $6::bigint[])))
-    AS n (id, version, attempt, token)
+    AS n (id, version, attempt, fence)
 WHERE p.id = n.id AND p.id = ANY(ARRAY(SELECT unnest($2::uuid[]))) -- otherwise the planner may read all plans
-    AND (SELECT l.token FROM leases l WHERE l.namespace = $3::text AND l.kind = 'plan' AND l.name = n.id::text) = n.token
+    AND (SELECT l.fence FROM leases l WHERE l.namespace = $3::text AND l.kind = 'plan' AND l.name = n.id::text) = n.fence
 RETURNING p.id, p.name, p.namespace, p.session_id, p.key, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.max_attempts, p.priority, p.not_before, p.deadline, p.keep_micros, p.phases, p.description, p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot, p.trace, p.error_message, p.error_details, p.reversion_count, p.last_completed_step, p.last_checkpoint_id, p.argument_names, p.argument_values, p.invariants, p.invariant_sources, p.projects, p.project_aliases, p.project_read_onlys, p.version, p.fence, p.cancelled_at, p.cancel_reason, p.created_at, p.updated_at
 `
 
@@ -183,7 +183,7 @@ type PlanClaimStartParams struct {
 	LeaseNamespace string
 	Versions       []int64
 	Attempts       []int32
-	Tokens         []int64
+	Fences         []int64
 }
 
 // Index: plans_pkey, leases_pkey. Starts the plans whose leases were taken, which it returns whole, in no order. PlanClaimNote,
@@ -195,7 +195,7 @@ func (q *Queries) PlanClaimStart(ctx context.Context, db DBTX, arg PlanClaimStar
 		arg.LeaseNamespace,
 		arg.Versions,
 		arg.Attempts,
-		arg.Tokens,
+		arg.Fences,
 	)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 )
 
 const leaseGet = `-- name: LeaseGet :one
-SELECT l.owner::text AS owner, l.token, l.acquired_at, l.expires_at
+SELECT l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at
 FROM leases l
 WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.owner IS NOT NULL
 `
@@ -26,7 +26,7 @@ type LeaseGetParams struct {
 
 type LeaseGetRow struct {
 	Owner      string
-	Token      int64
+	Fence      int64
 	AcquiredAt time.Time
 	ExpiresAt  time.Time
 }
@@ -37,7 +37,7 @@ func (q *Queries) LeaseGet(ctx context.Context, db DBTX, arg LeaseGetParams) (Le
 	var i LeaseGetRow
 	err := row.Scan(
 		&i.Owner,
-		&i.Token,
+		&i.Fence,
 		&i.AcquiredAt,
 		&i.ExpiresAt,
 	)
@@ -45,7 +45,7 @@ func (q *Queries) LeaseGet(ctx context.Context, db DBTX, arg LeaseGetParams) (Le
 }
 
 const leaseList = `-- name: LeaseList :many
-SELECT l.kind, l.name, l.owner::text AS owner, l.token, l.acquired_at, l.expires_at, (l.expires_at <= statement_timestamp())::boolean AS expired
+SELECT l.kind, l.name, l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at, (l.expires_at <= statement_timestamp())::boolean AS expired
 FROM leases l
 WHERE l.namespace = $1::text AND l.owner IS NOT NULL AND (l.kind, l.name) > ($2::text, $3::text)
     AND ($4::text IS NULL OR l.name = $4::text)
@@ -76,7 +76,7 @@ type LeaseListRow struct {
 	Kind       string
 	Name       string
 	Owner      string
-	Token      int64
+	Fence      int64
 	AcquiredAt time.Time
 	ExpiresAt  time.Time
 	Expired    bool
@@ -108,7 +108,7 @@ func (q *Queries) LeaseList(ctx context.Context, db DBTX, arg LeaseListParams) (
 			&i.Kind,
 			&i.Name,
 			&i.Owner,
-			&i.Token,
+			&i.Fence,
 			&i.AcquiredAt,
 			&i.ExpiresAt,
 			&i.Expired,
@@ -128,12 +128,12 @@ SELECT n.place::bigint AS place
 FROM ROWS FROM (
     unnest((SELECT $1::text[])), unnest((SELECT $2::text[])), unnest((SELECT $3::text[])),
     unnest((SELECT $4::text[])), unnest((SELECT $5::bigint[]))
-) WITH ORDINALITY AS n (namespace, kind, name, owner, token, place)
+) WITH ORDINALITY AS n (namespace, kind, name, owner, fence, place)
 LEFT JOIN LATERAL (
-    SELECT l.owner, l.token FROM leases l
+    SELECT l.owner, l.fence FROM leases l
     WHERE l.namespace = n.namespace AND l.kind = n.kind AND l.name = n.name AND l.expires_at > statement_timestamp() LIMIT 1
 ) AS h ON true
-WHERE CASE WHEN n.token = 0 THEN coalesce(h.owner = n.owner, true) ELSE h.token IS DISTINCT FROM n.token END
+WHERE CASE WHEN n.fence = 0 THEN coalesce(h.owner = n.owner, true) ELSE h.fence IS DISTINCT FROM n.fence END
 `
 
 type LeaseListEndedParams struct {
@@ -141,18 +141,18 @@ type LeaseListEndedParams struct {
 	Kinds      []string
 	Names      []string
 	Owners     []string
-	Tokens     []int64
+	Fences     []int64
 }
 
-// Index: leases_pkey. The poll of those who wait for leases: it returns the places, from 1, of those tokens that are not held, and,
-// where the token is 0, of those keys that nobody but the owner holds.
+// Index: leases_pkey. The poll of those who wait for leases: it returns the places, from 1, of those fences that are not held, and,
+// where the fence is 0, of those keys that nobody but the owner holds.
 func (q *Queries) LeaseListEnded(ctx context.Context, db DBTX, arg LeaseListEndedParams) ([]int64, error) {
 	rows, err := db.Query(ctx, leaseListEnded,
 		arg.Namespaces,
 		arg.Kinds,
 		arg.Names,
 		arg.Owners,
-		arg.Tokens,
+		arg.Fences,
 	)
 	if err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func (q *Queries) LeaseListEnded(ctx context.Context, db DBTX, arg LeaseListEnde
 }
 
 const leaseListHeld = `-- name: LeaseListHeld :many
-SELECT l.name, l.owner::text AS owner, l.token, l.acquired_at, l.expires_at
+SELECT l.name, l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at
 FROM leases l
 WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = ANY($3::text[]) AND l.expires_at > statement_timestamp()
 `
@@ -187,7 +187,7 @@ type LeaseListHeldParams struct {
 type LeaseListHeldRow struct {
 	Name       string
 	Owner      string
-	Token      int64
+	Fence      int64
 	AcquiredAt time.Time
 	ExpiresAt  time.Time
 }
@@ -205,7 +205,7 @@ func (q *Queries) LeaseListHeld(ctx context.Context, db DBTX, arg LeaseListHeldP
 		if err := rows.Scan(
 			&i.Name,
 			&i.Owner,
-			&i.Token,
+			&i.Fence,
 			&i.AcquiredAt,
 			&i.ExpiresAt,
 		); err != nil {
@@ -244,36 +244,36 @@ func (q *Queries) LeaseLock(ctx context.Context, db DBTX, arg LeaseLockParams) e
 	return err
 }
 
-const leaseLockToken = `-- name: LeaseLockToken :exec
+const leaseLockFence = `-- name: LeaseLockFence :exec
 SELECT FROM leases l
-WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.token = $4 FOR NO KEY UPDATE
+WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.fence = $4 FOR NO KEY UPDATE
 `
 
-type LeaseLockTokenParams struct {
+type LeaseLockFenceParams struct {
 	Namespace string
 	Kind      string
 	Name      string
-	Token     int64
+	Fence     int64
 }
 
 // Index: leases_pkey. Comes before LeaseRenew.
-func (q *Queries) LeaseLockToken(ctx context.Context, db DBTX, arg LeaseLockTokenParams) error {
-	_, err := db.Exec(ctx, leaseLockToken,
+func (q *Queries) LeaseLockFence(ctx context.Context, db DBTX, arg LeaseLockFenceParams) error {
+	_, err := db.Exec(ctx, leaseLockFence,
 		arg.Namespace,
 		arg.Kind,
 		arg.Name,
-		arg.Token,
+		arg.Fence,
 	)
 	return err
 }
 
 const leaseMake = `-- name: LeaseMake :exec
 
-INSERT INTO leases (namespace, kind, name, token, acquired_at, expires_at)
+INSERT INTO leases (namespace, kind, name, fence, acquired_at, expires_at)
 SELECT $1::text, $2::text, $3::text, 0, '-infinity', '-infinity'
 FROM session_holds h
 LEFT JOIN leases l ON l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text
-WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000' AND l.token IS NULL
+WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000' AND l.fence IS NULL
 ON CONFLICT (namespace, kind, name) DO NOTHING
 `
 
@@ -283,8 +283,8 @@ type LeaseMakeParams struct {
 	Name      string
 }
 
-// Leases. A row, leases, is the lease of a key and the counter of its tokens: what changes it locks it first, in a statement of
-// its own, and reads the clock in the next one. So the time, like the token, is later than what those before it did.
+// Leases. A row, leases, is the lease of a key and the counter of its fences: what changes it locks it first, in a statement of
+// its own, and reads the clock in the next one. So the time, like the fence, is later than what those before it did.
 // Index: leases_pkey, session_holds_pkey. The first statement of an acquisition makes a row that is free, unless it sees one. A clock
 // in it would keep a distributed engine from handing it to the node: see MessageInsert.
 func (q *Queries) LeaseMake(ctx context.Context, db DBTX, arg LeaseMakeParams) error {
@@ -294,14 +294,14 @@ func (q *Queries) LeaseMake(ctx context.Context, db DBTX, arg LeaseMakeParams) e
 
 const leaseRelease = `-- name: LeaseRelease :execrows
 UPDATE leases l SET owner = NULL, acquired_at = statement_timestamp(), expires_at = '-infinity'
-WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.token = $4 AND l.owner IS NOT NULL
+WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.fence = $4 AND l.owner IS NOT NULL
 `
 
 type LeaseReleaseParams struct {
 	Namespace string
 	Kind      string
 	Name      string
-	Token     int64
+	Fence     int64
 }
 
 // Index: leases_pkey. Frees the row. The trigger plan_claim_release ends the claim of a plan.
@@ -310,7 +310,7 @@ func (q *Queries) LeaseRelease(ctx context.Context, db DBTX, arg LeaseReleasePar
 		arg.Namespace,
 		arg.Kind,
 		arg.Name,
-		arg.Token,
+		arg.Fence,
 	)
 	if err != nil {
 		return 0, err
@@ -371,39 +371,39 @@ const leaseRenew = `-- name: LeaseRenew :one
 UPDATE leases l
 SET expires_at = greatest(l.expires_at, c.until)
 FROM (SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => $5::float8) AS until) AS c
-WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.token = $4 AND l.expires_at > c.now
-RETURNING l.owner::text AS owner, l.token, l.acquired_at, l.expires_at
+WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.fence = $4 AND l.expires_at > c.now
+RETURNING l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at
 `
 
 type LeaseRenewParams struct {
 	Namespace  string
 	Kind       string
 	Name       string
-	Token      int64
+	Fence      int64
 	TtlSeconds float64
 }
 
 type LeaseRenewRow struct {
 	Owner      string
-	Token      int64
+	Fence      int64
 	AcquiredAt time.Time
 	ExpiresAt  time.Time
 }
 
-// Index: leases_pkey. Returns no row if the lease with this token has expired, or was released. It never shortens a life: the
+// Index: leases_pkey. Returns no row if the lease with this fence has expired, or was released. It never shortens a life: the
 // owner may have another holder, with a longer one.
 func (q *Queries) LeaseRenew(ctx context.Context, db DBTX, arg LeaseRenewParams) (LeaseRenewRow, error) {
 	row := db.QueryRow(ctx, leaseRenew,
 		arg.Namespace,
 		arg.Kind,
 		arg.Name,
-		arg.Token,
+		arg.Fence,
 		arg.TtlSeconds,
 	)
 	var i LeaseRenewRow
 	err := row.Scan(
 		&i.Owner,
-		&i.Token,
+		&i.Fence,
 		&i.AcquiredAt,
 		&i.ExpiresAt,
 	)
@@ -412,13 +412,13 @@ func (q *Queries) LeaseRenew(ctx context.Context, db DBTX, arg LeaseRenewParams)
 
 const leaseRenewMany = `-- name: LeaseRenewMany :many
 WITH asked AS MATERIALIZED (
-    SELECT a.namespace, a.kind, a.name, a.token, a.seconds, a.hint, a.place
+    SELECT a.namespace, a.kind, a.name, a.fence, a.seconds, a.hint, a.place
     FROM ROWS FROM (
         unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
         unnest($5::float8[]), unnest($6::tid[])
-    ) WITH ORDINALITY AS a (namespace, kind, name, token, seconds, hint, place)
+    ) WITH ORDINALITY AS a (namespace, kind, name, fence, seconds, hint, place)
 ), free AS MATERIALIZED (
-    SELECT a.place, statement_timestamp() + make_interval(secs => a.seconds) AS until, a.token, coalesce(
+    SELECT a.place, statement_timestamp() + make_interval(secs => a.seconds) AS until, a.fence, coalesce(
         (
             SELECT h.ctid FROM leases h
             WHERE h.ctid = a.hint AND h.namespace = a.namespace AND h.kind = a.kind AND h.name = a.name
@@ -435,15 +435,15 @@ WITH asked AS MATERIALIZED (
 UPDATE leases l
 SET expires_at = greatest(l.expires_at, f.until)
 FROM free f
-WHERE l.ctid = f.at AND l.token = f.token AND l.expires_at > statement_timestamp()
-RETURNING f.place::bigint AS place, l.owner::text AS owner, l.token, l.acquired_at, l.expires_at, l.ctid::tid AS hint
+WHERE l.ctid = f.at AND l.fence = f.fence AND l.expires_at > statement_timestamp()
+RETURNING f.place::bigint AS place, l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at, l.ctid::tid AS hint
 `
 
 type LeaseRenewManyParams struct {
 	Namespaces  []string
 	Kinds       []string
 	Names       []string
-	Tokens      []int64
+	Fences      []int64
 	TtlsSeconds []float64
 	Hints       []pgtype.TID
 }
@@ -451,7 +451,7 @@ type LeaseRenewManyParams struct {
 type LeaseRenewManyRow struct {
 	Place      int64
 	Owner      string
-	Token      int64
+	Fence      int64
 	AcquiredAt time.Time
 	ExpiresAt  time.Time
 	Hint       pgtype.TID
@@ -465,7 +465,7 @@ func (q *Queries) LeaseRenewMany(ctx context.Context, db DBTX, arg LeaseRenewMan
 		arg.Namespaces,
 		arg.Kinds,
 		arg.Names,
-		arg.Tokens,
+		arg.Fences,
 		arg.TtlsSeconds,
 		arg.Hints,
 	)
@@ -479,7 +479,7 @@ func (q *Queries) LeaseRenewMany(ctx context.Context, db DBTX, arg LeaseRenewMan
 		if err := rows.Scan(
 			&i.Place,
 			&i.Owner,
-			&i.Token,
+			&i.Fence,
 			&i.AcquiredAt,
 			&i.ExpiresAt,
 			&i.Hint,
@@ -513,7 +513,7 @@ func (q *Queries) LeaseSweep(ctx context.Context, db DBTX, namespace string) err
 
 const leaseTake = `-- name: LeaseTake :exec
 UPDATE leases l
-SET owner = $1::text, token = CASE WHEN l.expires_at > c.now THEN l.token ELSE greatest(l.token + 1, c.fence + 1, c.microseconds) END,
+SET owner = $1::text, fence = CASE WHEN l.expires_at > c.now THEN l.fence ELSE greatest(l.fence + 1, c.fence + 1, c.microseconds) END,
     acquired_at = CASE WHEN l.expires_at > c.now THEN l.acquired_at ELSE c.now END, expires_at = greatest(l.expires_at, c.until)
 FROM (
     SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => $5::float8) AS until,
@@ -538,7 +538,7 @@ type LeaseTakeParams struct {
 }
 
 // Index: leases_pkey, session_counters_pkey, plans_pkey or plans_root_id_id_key. Gives the lease to owner unless somebody else
-// holds it. If owner holds it already, its token stays. A new token is larger than the one before, than the fence of the
+// holds it. If owner holds it already, its fence stays. A new fence is larger than the one before, than the fence of the
 // session or plan that the key names, and than the time in microseconds since 1970: the row and the fence may be new.
 func (q *Queries) LeaseTake(ctx context.Context, db DBTX, arg LeaseTakeParams) error {
 	_, err := db.Exec(ctx, leaseTake,

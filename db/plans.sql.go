@@ -1082,7 +1082,7 @@ type PlanProgressRow struct {
 	UpdatedAt         time.Time
 }
 
-// Index: plans_pkey. Returns no row if the plan is not processing, or does not exist, or if the token is not the latest.
+// Index: plans_pkey. Returns no row if the plan is not processing, or does not exist, or if the fence is not the latest.
 // Otherwise it returns the whole plan: plans shows it as it was when the statement began, so the columns that change come from
 // the UPDATE.
 func (q *Queries) PlanProgress(ctx context.Context, db DBTX, arg PlanProgressParams) (PlanProgressRow, error) {
@@ -1205,7 +1205,7 @@ type PlanTransitionRow struct {
 }
 
 // Index: plans_pkey. Makes a transition of the plan, other than a cancellation, if its stage and version are those that the
-// caller read, and the token (fence; 0 for none) is the latest, and adds it to the history. Otherwise it returns no row.
+// caller read, and the fence (0 for none) is the latest, and adds it to the history. Otherwise it returns no row.
 func (q *Queries) PlanTransition(ctx context.Context, db DBTX, arg PlanTransitionParams) (PlanTransitionRow, error) {
 	row := db.QueryRow(ctx, planTransition,
 		arg.ToPhase,

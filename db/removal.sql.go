@@ -152,7 +152,7 @@ WITH RECURSIVE places AS (
 ), gone AS (
     DELETE FROM leases l
     WHERE l.ctid = ANY (ARRAY(SELECT f.at FROM found f))
-        AND l.expires_at <= statement_timestamp() AND l.token < extract(epoch FROM statement_timestamp()) * 1000000
+        AND l.expires_at <= statement_timestamp() AND l.fence < extract(epoch FROM statement_timestamp()) * 1000000
     RETURNING l.kind
 )
 SELECT ((SELECT count(*) FROM found) - (SELECT count(*) FROM gone))::bigint AS stay
@@ -164,7 +164,7 @@ type LeaseForgetParams struct {
 }
 
 // Index: leases_pkey. Removes the rows of leases with a name, and of its slots, that nobody holds, whatever their namespace and kind, and counts
-// those that stay. The next token is larger: so a row stays whose token the clock, which has stepped back, has not reached.
+// those that stay. The next fence is larger: so a row stays whose fence the clock, which has stepped back, has not reached.
 func (q *Queries) LeaseForget(ctx context.Context, db DBTX, arg LeaseForgetParams) (int64, error) {
 	row := db.QueryRow(ctx, leaseForget, arg.Name, arg.Namespaces)
 	var stay int64
@@ -267,15 +267,16 @@ func (q *Queries) NameList(ctx context.Context, db DBTX, arg NameListParams) ([]
 }
 
 const namespaceHas = `-- name: NamespaceHas :one
-SELECT (EXISTS (SELECT FROM sessions s WHERE s.namespace = $1::text)
-    OR EXISTS (SELECT FROM plans p WHERE p.namespace = $1::text)
-    OR EXISTS (SELECT FROM actions a WHERE a.server = '' AND a.namespace = $1::text)
-    OR EXISTS (SELECT FROM streams t WHERE t.namespace = $1::text)
-    OR EXISTS (SELECT FROM state_scopes o WHERE o.namespace = $1::text))::boolean AS has
+SELECT (coalesce(
+    (SELECT true FROM sessions s WHERE s.namespace = $1::text ORDER BY s.created_at LIMIT 1),
+    (SELECT true FROM plans p WHERE p.namespace = $1::text ORDER BY p.id LIMIT 1),
+    (SELECT true FROM actions a WHERE a.server = '' AND a.namespace = $1::text ORDER BY a.name LIMIT 1),
+    (SELECT true FROM streams t WHERE t.namespace = $1::text ORDER BY t.key LIMIT 1),
+    (SELECT true FROM state_scopes o WHERE o.namespace = $1::text ORDER BY o.name LIMIT 1), false))::boolean AS has
 `
 
 // Index: sessions_namespace_created_at_idx, plans_namespace_id_idx, actions_server_namespace_name_idx, streams_namespace_key_began_key,
-// state_scopes_namespace_name_key.
+// state_scopes_namespace_name_key. By order: the planner would else read a table whole, of which it thinks that most have the namespace.
 func (q *Queries) NamespaceHas(ctx context.Context, db DBTX, namespace string) (bool, error) {
 	row := db.QueryRow(ctx, namespaceHas, namespace)
 	var has bool

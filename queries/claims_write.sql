@@ -14,23 +14,23 @@ WHERE c.plan_id = ANY(ARRAY( -- with a join the planner would rather read all
 -- name: PlanClaimLease :exec
 -- Index: leases_pkey. Takes leases, but for those that somebody has acquired between the snapshot and the lock of PlanClaimLock: the
 -- next statements leave out what has no lease.
-INSERT INTO leases (namespace, kind, name, owner, token, acquired_at, expires_at)
-SELECT @lease_namespace::text, 'plan', n.id::text, n.owner, n.token, @now::timestamptz, @until::timestamptz
-FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@owners::text[]), unnest(@tokens::bigint[])) AS n (id, owner, token)
+INSERT INTO leases (namespace, kind, name, owner, fence, acquired_at, expires_at)
+SELECT @lease_namespace::text, 'plan', n.id::text, n.owner, n.fence, @now::timestamptz, @until::timestamptz
+FROM ROWS FROM (unnest(@ids::uuid[]), unnest(@owners::text[]), unnest(@fences::bigint[])) AS n (id, owner, fence)
 ON CONFLICT (namespace, kind, name) DO UPDATE SET
-    owner = excluded.owner, token = excluded.token, acquired_at = excluded.acquired_at, expires_at = excluded.expires_at
+    owner = excluded.owner, fence = excluded.fence, acquired_at = excluded.acquired_at, expires_at = excluded.expires_at
     WHERE leases.expires_at <= excluded.acquired_at;
 
 -- name: PlanClaimStart :many
 -- Index: plans_pkey, leases_pkey. Starts the plans whose leases were taken, which it returns whole, in no order. PlanClaimNote,
 -- PlanClaimHistory and PlanClaimTell find them by their versions.
 UPDATE plans p
-SET state = 'processing', not_before = NULL, version = n.version, attempt = n.attempt, fence = n.token,
+SET state = 'processing', not_before = NULL, version = n.version, attempt = n.attempt, fence = n.fence,
     error_message = NULL, error_details = NULL, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, @now::timestamptz)
-FROM ROWS FROM (unnest((SELECT @ids::uuid[])), unnest((SELECT @versions::bigint[])), unnest((SELECT @attempts::integer[])), unnest((SELECT @tokens::bigint[])))
-    AS n (id, version, attempt, token)
+FROM ROWS FROM (unnest((SELECT @ids::uuid[])), unnest((SELECT @versions::bigint[])), unnest((SELECT @attempts::integer[])), unnest((SELECT @fences::bigint[])))
+    AS n (id, version, attempt, fence)
 WHERE p.id = n.id AND p.id = ANY(ARRAY(SELECT unnest(@ids::uuid[]))) -- otherwise the planner may read all plans
-    AND (SELECT l.token FROM leases l WHERE l.namespace = @lease_namespace::text AND l.kind = 'plan' AND l.name = n.id::text) = n.token
+    AND (SELECT l.fence FROM leases l WHERE l.namespace = @lease_namespace::text AND l.kind = 'plan' AND l.name = n.id::text) = n.fence
 RETURNING p.*;
 
 -- name: PlanClaimNote :exec

@@ -1,14 +1,14 @@
--- Leases. A row, leases, is the lease of a key and the counter of its tokens: what changes it locks it first, in a statement of
--- its own, and reads the clock in the next one. So the time, like the token, is later than what those before it did.
+-- Leases. A row, leases, is the lease of a key and the counter of its fences: what changes it locks it first, in a statement of
+-- its own, and reads the clock in the next one. So the time, like the fence, is later than what those before it did.
 
 -- name: LeaseMake :exec
 -- Index: leases_pkey, session_holds_pkey. The first statement of an acquisition makes a row that is free, unless it sees one. A clock
 -- in it would keep a distributed engine from handing it to the node: see MessageInsert.
-INSERT INTO leases (namespace, kind, name, token, acquired_at, expires_at)
+INSERT INTO leases (namespace, kind, name, fence, acquired_at, expires_at)
 SELECT @namespace::text, @kind::text, @name::text, 0, '-infinity', '-infinity'
 FROM session_holds h
 LEFT JOIN leases l ON l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text
-WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000' AND l.token IS NULL
+WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000' AND l.fence IS NULL
 ON CONFLICT (namespace, kind, name) DO NOTHING;
 
 -- name: LeaseLock :exec
@@ -20,10 +20,10 @@ FOR NO KEY UPDATE;
 
 -- name: LeaseTake :exec
 -- Index: leases_pkey, session_counters_pkey, plans_pkey or plans_root_id_id_key. Gives the lease to owner unless somebody else
--- holds it. If owner holds it already, its token stays. A new token is larger than the one before, than the fence of the
+-- holds it. If owner holds it already, its fence stays. A new fence is larger than the one before, than the fence of the
 -- session or plan that the key names, and than the time in microseconds since 1970: the row and the fence may be new.
 UPDATE leases l
-SET owner = @owner::text, token = CASE WHEN l.expires_at > c.now THEN l.token ELSE greatest(l.token + 1, c.fence + 1, c.microseconds) END,
+SET owner = @owner::text, fence = CASE WHEN l.expires_at > c.now THEN l.fence ELSE greatest(l.fence + 1, c.fence + 1, c.microseconds) END,
     acquired_at = CASE WHEN l.expires_at > c.now THEN l.acquired_at ELSE c.now END, expires_at = greatest(l.expires_at, c.until)
 FROM (
     SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => @ttl_seconds::float8) AS until,
@@ -38,56 +38,56 @@ WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name
 
 -- name: LeaseGet :one
 -- Index: leases_pkey. Returns the lease, whoever has it, also if it has expired. A free row is none.
-SELECT l.owner::text AS owner, l.token, l.acquired_at, l.expires_at
+SELECT l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at
 FROM leases l
 WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.owner IS NOT NULL;
 
 -- name: LeaseListHeld :many
 -- Index: leases_pkey. Returns those of the leases that somebody holds.
-SELECT l.name, l.owner::text AS owner, l.token, l.acquired_at, l.expires_at
+SELECT l.name, l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at
 FROM leases l
 WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = ANY(@names::text[]) AND l.expires_at > statement_timestamp();
 
 -- name: LeaseListEnded :many
--- Index: leases_pkey. The poll of those who wait for leases: it returns the places, from 1, of those tokens that are not held, and,
--- where the token is 0, of those keys that nobody but the owner holds.
+-- Index: leases_pkey. The poll of those who wait for leases: it returns the places, from 1, of those fences that are not held, and,
+-- where the fence is 0, of those keys that nobody but the owner holds.
 SELECT n.place::bigint AS place
 FROM ROWS FROM (
     unnest((SELECT @namespaces::text[])), unnest((SELECT @kinds::text[])), unnest((SELECT @names::text[])),
-    unnest((SELECT @owners::text[])), unnest((SELECT @tokens::bigint[]))
-) WITH ORDINALITY AS n (namespace, kind, name, owner, token, place)
+    unnest((SELECT @owners::text[])), unnest((SELECT @fences::bigint[]))
+) WITH ORDINALITY AS n (namespace, kind, name, owner, fence, place)
 LEFT JOIN LATERAL (
-    SELECT l.owner, l.token FROM leases l
+    SELECT l.owner, l.fence FROM leases l
     WHERE l.namespace = n.namespace AND l.kind = n.kind AND l.name = n.name AND l.expires_at > statement_timestamp() LIMIT 1
 ) AS h ON true
-WHERE CASE WHEN n.token = 0 THEN coalesce(h.owner = n.owner, true) ELSE h.token IS DISTINCT FROM n.token END;
+WHERE CASE WHEN n.fence = 0 THEN coalesce(h.owner = n.owner, true) ELSE h.fence IS DISTINCT FROM n.fence END;
 
--- name: LeaseLockToken :exec
+-- name: LeaseLockFence :exec
 -- Index: leases_pkey. Comes before LeaseRenew.
 SELECT FROM leases l
-WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.token = @token FOR NO KEY UPDATE;
+WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.fence = @fence FOR NO KEY UPDATE;
 
 -- name: LeaseRenew :one
--- Index: leases_pkey. Returns no row if the lease with this token has expired, or was released. It never shortens a life: the
+-- Index: leases_pkey. Returns no row if the lease with this fence has expired, or was released. It never shortens a life: the
 -- owner may have another holder, with a longer one.
 UPDATE leases l
 SET expires_at = greatest(l.expires_at, c.until)
 FROM (SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => @ttl_seconds::float8) AS until) AS c
-WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.token = @token AND l.expires_at > c.now
-RETURNING l.owner::text AS owner, l.token, l.acquired_at, l.expires_at;
+WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.fence = @fence AND l.expires_at > c.now
+RETURNING l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at;
 
 -- name: LeaseRenewMany :many
 -- Index: leases_pkey. Renews leases for a process, and waits for nobody: it returns those that it has renewed, with their places in
 -- the arguments from 1. It leaves out those that are locked, or lost. Sent after PlanByIndex, and planned once: see claims.sql. hints
 -- are where the rows were when they were last renewed: see MessageAppendOne.
 WITH asked AS MATERIALIZED (
-    SELECT a.namespace, a.kind, a.name, a.token, a.seconds, a.hint, a.place
+    SELECT a.namespace, a.kind, a.name, a.fence, a.seconds, a.hint, a.place
     FROM ROWS FROM (
-        unnest(@namespaces::text[]), unnest(@kinds::text[]), unnest(@names::text[]), unnest(@tokens::bigint[]),
+        unnest(@namespaces::text[]), unnest(@kinds::text[]), unnest(@names::text[]), unnest(@fences::bigint[]),
         unnest(@ttls_seconds::float8[]), unnest(@hints::tid[])
-    ) WITH ORDINALITY AS a (namespace, kind, name, token, seconds, hint, place)
+    ) WITH ORDINALITY AS a (namespace, kind, name, fence, seconds, hint, place)
 ), free AS MATERIALIZED (
-    SELECT a.place, statement_timestamp() + make_interval(secs => a.seconds) AS until, a.token, coalesce(
+    SELECT a.place, statement_timestamp() + make_interval(secs => a.seconds) AS until, a.fence, coalesce(
         (
             SELECT h.ctid FROM leases h
             WHERE h.ctid = a.hint AND h.namespace = a.namespace AND h.kind = a.kind AND h.name = a.name
@@ -104,13 +104,13 @@ WITH asked AS MATERIALIZED (
 UPDATE leases l
 SET expires_at = greatest(l.expires_at, f.until)
 FROM free f
-WHERE l.ctid = f.at AND l.token = f.token AND l.expires_at > statement_timestamp()
-RETURNING f.place::bigint AS place, l.owner::text AS owner, l.token, l.acquired_at, l.expires_at, l.ctid::tid AS hint;
+WHERE l.ctid = f.at AND l.fence = f.fence AND l.expires_at > statement_timestamp()
+RETURNING f.place::bigint AS place, l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at, l.ctid::tid AS hint;
 
 -- name: LeaseRelease :execrows
 -- Index: leases_pkey. Frees the row. The trigger plan_claim_release ends the claim of a plan.
 UPDATE leases l SET owner = NULL, acquired_at = statement_timestamp(), expires_at = '-infinity'
-WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.token = @token AND l.owner IS NOT NULL;
+WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.fence = @fence AND l.owner IS NOT NULL;
 
 -- name: LeaseReleaseAll :many
 -- Index: leases_namespace_owner_kind_name_idx, sessions_pkey, plans_pkey or plans_root_id_id_key. Returns the keys of some, and the
@@ -143,7 +143,7 @@ WHERE l.namespace = old.namespace AND l.kind = old.kind AND l.name = old.name;
 -- Index: leases_pkey or leases_namespace_owner_kind_name_idx, sessions_pkey, plans_pkey or plans_root_id_id_key. The query is
 -- rewritten before it is sent: see audit_lists.sql. view: the lease
 -- of a session or a plan is in the namespace local, whatever that of the session or the plan is, which decides.
-SELECT l.kind, l.name, l.owner::text AS owner, l.token, l.acquired_at, l.expires_at, (l.expires_at <= statement_timestamp())::boolean AS expired
+SELECT l.kind, l.name, l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at, (l.expires_at <= statement_timestamp())::boolean AS expired
 FROM leases l
 WHERE l.namespace = @namespace::text AND l.owner IS NOT NULL AND (l.kind, l.name) > (@after_kind::text, @after_name::text)
     AND (sqlc.narg(name)::text IS NULL OR l.name = sqlc.narg(name)::text)

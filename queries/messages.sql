@@ -1,7 +1,7 @@
 -- name: MessageAppendOne :one
 -- Index: session_counters_pkey; messages_session_id_id_key if check_id. Appends one message to one session. It serves a lone
 -- writer, where the cost of array arguments is noticeable. It does not wait for the counter row, and returns no row if that is
--- locked or does not exist, if the token (fence; 0 for none) is not the latest, if the next sequence is not the expected one, if
+-- locked or does not exist, if the fence (0 for none) is not the latest, if the next sequence is not the expected one, if
 -- the message does not follow the one before, because the session was rewound, or if the id is stored already. The ledger of turns finds out which of these it is (repo/postgres/internal/write).
 --
 -- hint is where the counter row was when it was last written. Each append leaves a version of the row behind. While a snapshot

@@ -186,7 +186,7 @@ ORDER BY l.plan_id DESC LIMIT @max_rows;
 
 -- name: PlanTransition :one
 -- Index: plans_pkey. Makes a transition of the plan, other than a cancellation, if its stage and version are those that the
--- caller read, and the token (fence; 0 for none) is the latest, and adds it to the history. Otherwise it returns no row.
+-- caller read, and the fence (0 for none) is the latest, and adds it to the history. Otherwise it returns no row.
 WITH moved AS (
     UPDATE plans p
     SET phase = @to_phase, state = @to_state, version = p.version + 1,
@@ -240,7 +240,7 @@ WITH locked AS MATERIALIZED (
 SELECT m.id FROM moved m;
 
 -- name: PlanProgress :one
--- Index: plans_pkey. Returns no row if the plan is not processing, or does not exist, or if the token is not the latest.
+-- Index: plans_pkey. Returns no row if the plan is not processing, or does not exist, or if the fence is not the latest.
 -- Otherwise it returns the whole plan: plans shows it as it was when the statement began, so the columns that change come from
 -- the UPDATE.
 WITH moved AS (

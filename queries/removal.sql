@@ -122,7 +122,7 @@ WHERE s.owner = @owner AND s.expires_at > 'epoch' AND (cardinality(@namespaces::
 
 -- name: LeaseForget :one
 -- Index: leases_pkey. Removes the rows of leases with a name, and of its slots, that nobody holds, whatever their namespace and kind, and counts
--- those that stay. The next token is larger: so a row stays whose token the clock, which has stepped back, has not reached.
+-- those that stay. The next fence is larger: so a row stays whose fence the clock, which has stepped back, has not reached.
 WITH RECURSIVE places AS (
     (SELECT l.namespace, l.kind FROM leases l ORDER BY l.namespace, l.kind LIMIT 1)
     UNION ALL
@@ -140,7 +140,7 @@ WITH RECURSIVE places AS (
 ), gone AS (
     DELETE FROM leases l
     WHERE l.ctid = ANY (ARRAY(SELECT f.at FROM found f))
-        AND l.expires_at <= statement_timestamp() AND l.token < extract(epoch FROM statement_timestamp()) * 1000000
+        AND l.expires_at <= statement_timestamp() AND l.fence < extract(epoch FROM statement_timestamp()) * 1000000
     RETURNING l.kind
 )
 SELECT ((SELECT count(*) FROM found) - (SELECT count(*) FROM gone))::bigint AS stay;
@@ -255,12 +255,13 @@ WHERE n.namespace <> '';
 
 -- name: NamespaceHas :one
 -- Index: sessions_namespace_created_at_idx, plans_namespace_id_idx, actions_server_namespace_name_idx, streams_namespace_key_began_key,
--- state_scopes_namespace_name_key.
-SELECT (EXISTS (SELECT FROM sessions s WHERE s.namespace = @namespace::text)
-    OR EXISTS (SELECT FROM plans p WHERE p.namespace = @namespace::text)
-    OR EXISTS (SELECT FROM actions a WHERE a.server = '' AND a.namespace = @namespace::text)
-    OR EXISTS (SELECT FROM streams t WHERE t.namespace = @namespace::text)
-    OR EXISTS (SELECT FROM state_scopes o WHERE o.namespace = @namespace::text))::boolean AS has;
+-- state_scopes_namespace_name_key. By order: the planner would else read a table whole, of which it thinks that most have the namespace.
+SELECT (coalesce(
+    (SELECT true FROM sessions s WHERE s.namespace = @namespace::text ORDER BY s.created_at LIMIT 1),
+    (SELECT true FROM plans p WHERE p.namespace = @namespace::text ORDER BY p.id LIMIT 1),
+    (SELECT true FROM actions a WHERE a.server = '' AND a.namespace = @namespace::text ORDER BY a.name LIMIT 1),
+    (SELECT true FROM streams t WHERE t.namespace = @namespace::text ORDER BY t.key LIMIT 1),
+    (SELECT true FROM state_scopes o WHERE o.namespace = @namespace::text ORDER BY o.name LIMIT 1), false))::boolean AS has;
 
 -- name: NameList :many
 -- Index: none: it reads everything, before anything serves. In the order of its bytes.

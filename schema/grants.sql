@@ -55,7 +55,7 @@ GRANT SELECT, UPDATE (batch) ON session_remains TO :"application";
 GRANT SELECT, INSERT, DELETE, UPDATE (created_at) ON session_holds TO :"application";
 GRANT SELECT, INSERT, UPDATE, DELETE ON state_scopes TO :"application";
 GRANT SELECT, INSERT, UPDATE, DELETE ON state_values TO :"application";
-GRANT SELECT, INSERT, DELETE, UPDATE (owner, token, acquired_at, expires_at) ON leases TO :"application";
+GRANT SELECT, INSERT, DELETE, UPDATE (owner, fence, acquired_at, expires_at) ON leases TO :"application";
 GRANT SELECT, INSERT, DELETE, UPDATE (owner, opener, fence, status, reason, ttl, expires_at) ON streams TO :"application";
 GRANT SELECT, INSERT, DELETE ON stream_parts TO :"application";
 

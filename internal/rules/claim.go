@@ -216,6 +216,6 @@ func IsOverdue(p repo.Plan, now time.Time) bool {
 }
 
 // NewClaimLease returns the lease of a plan that is claimed at now.
-func NewClaimLease(c repo.Claim, plan repo.ID, token int64, now time.Time) repo.Lease {
-	return repo.Lease{Key: repo.PlanLease(plan), Owner: c.Owner, Fence: token, AcquiredAt: now, ExpiresAt: now.Add(c.TTL)}
+func NewClaimLease(c repo.Claim, plan repo.ID, fence int64, now time.Time) repo.Lease {
+	return repo.Lease{Key: repo.PlanLease(plan), Owner: c.Owner, Fence: fence, AcquiredAt: now, ExpiresAt: now.Add(c.TTL)}
 }

@@ -105,12 +105,12 @@ func checkOwner(owner string) error {
 }
 
 // AcquiredLease returns the lease as it is after l was asked for at now. stored is what
-// the key has; nil: nothing. newToken makes a token. Errors: LeaseConflictError.
-func AcquiredLease(l repo.NewLease, stored *repo.Lease, now time.Time, newToken func() int64) (repo.Lease, error) {
+// the key has; nil: nothing. newFence makes a fence. Errors: LeaseConflictError.
+func AcquiredLease(l repo.NewLease, stored *repo.Lease, now time.Time, newFence func() int64) (repo.Lease, error) {
 	expiresAt := now.Add(l.TTL)
 	switch {
 	case stored == nil || !stored.ExpiresAt.After(now):
-		return repo.Lease{Key: l.Key, Owner: l.Owner, Fence: newToken(), AcquiredAt: now, ExpiresAt: expiresAt}, nil
+		return repo.Lease{Key: l.Key, Owner: l.Owner, Fence: newFence(), AcquiredAt: now, ExpiresAt: expiresAt}, nil
 	case stored.Owner != l.Owner:
 		return repo.Lease{}, LeaseConflict(*stored)
 	}

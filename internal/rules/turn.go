@@ -128,7 +128,7 @@ func (t *Turn) normalizeUsage(given *repo.NewUsage) error {
 	return within("usage.", err)
 }
 
-// checkPlaces checks what the turn says of where it is added, and under which token.
+// checkPlaces checks what the turn says of where it is added, and under which fence.
 func (t *Turn) checkPlaces() error {
 	below := func(place *int64, least int64) bool { return place != nil && *place < least }
 	return cmp.Or(

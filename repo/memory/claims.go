@@ -30,7 +30,7 @@ func (t *tables) putPlan(r *planRow) {
 		return
 	}
 	if claim := t.claims.get(r.ID); claim != nil {
-		// Its owner may have acquired it again, after it expired: then it has another token.
+		// Its owner may have acquired it again, after it expired: then it has another fence.
 		if lease := t.leases.get(repo.PlanLease(r.ID)); lease != nil && lease.Owner == claim.owner {
 			t.releaseLease(lease.Key, lease.Fence)
 		}
@@ -121,7 +121,7 @@ func (t *tables) startClaim(claim repo.Claim, id repo.ID) repo.ClaimedPlan {
 	t.served[r.Namespace] = t.turns
 	moved, _, _ := rules.Moved(r.Plan, repo.TransitionStart, repo.Cause{}) // a queued plan can be started
 	t.movePlan(r, moved, repo.TransitionStart, repo.Cause{Actor: claim.Owner})
-	lease := rules.NewClaimLease(claim, id, t.newToken(), t.now())
+	lease := rules.NewClaimLease(claim, id, t.newFence(), t.now())
 	t.leases.put(lease.Key, &lease)
 	t.fence(lease)
 	t.claims.put(id, &claimRow{plan: id, owner: claim.Owner})

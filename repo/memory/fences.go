@@ -5,7 +5,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// fence tells the session or plan that a lease names of its token.
+// fence tells the session or plan that a lease names of its fence.
 func (t *tables) fence(lease repo.Lease) {
 	id, _ := repo.ParseID(lease.Key.Name) // or zero, which nothing has
 	session, plan := t.sessions.get(id), t.plans.get(id)
@@ -17,37 +17,37 @@ func (t *tables) fence(lease repo.Lease) {
 	}
 }
 
-// fenceOf returns the fence of a session that is to be changed by a write with a token.
-func (t *tables) fenceOf(r *sessionRow, token int64) rules.Fence {
+// fenceOf returns the fence of a session that is to be changed by a write with a fence.
+func (t *tables) fenceOf(r *sessionRow, fence int64) rules.Fence {
 	key := repo.SessionLease(r.ID)
-	r.fence = t.latest(key, r.fence, token)
+	r.fence = t.latest(key, r.fence, fence)
 	return rules.Fence{Key: key, Latest: r.fence, Only: r.FencedOnly}
 }
 
-// checkPlan checks the token of a write to a plan, and returns the plan's row, which may
+// checkPlan checks the fence of a write to a plan, and returns the plan's row, which may
 // have learnt of it.
-func (t *tables) checkPlan(r *planRow, token int64) (*planRow, error) {
+func (t *tables) checkPlan(r *planRow, fence int64) (*planRow, error) {
 	key := repo.PlanLease(r.ID)
-	latest := t.latest(key, r.fence, token)
+	latest := t.latest(key, r.fence, fence)
 	if latest != r.fence {
 		r = t.putFence(r, latest)
 	}
-	return r, rules.Fence{Key: key, Latest: latest}.Check(token)
+	return r, rules.Fence{Key: key, Latest: latest}.Check(fence)
 }
 
-// latest returns the latest token of a key, of which fence is known. A larger one was
+// latest returns the latest fence of a key, of which known is known. A larger one was
 // given before there was anything to know of it.
-func (t *tables) latest(key repo.LeaseKey, fence, token int64) int64 {
-	if lease := t.leases.get(key); token > fence && lease != nil {
-		return max(fence, lease.Fence)
+func (t *tables) latest(key repo.LeaseKey, known, given int64) int64 {
+	if lease := t.leases.get(key); given > known && lease != nil {
+		return max(known, lease.Fence)
 	}
-	return fence
+	return known
 }
 
 // putFence stores a plan with another fence. Rows of plans are never changed.
-func (t *tables) putFence(r *planRow, token int64) *planRow {
+func (t *tables) putFence(r *planRow, fence int64) *planRow {
 	changed := *r
-	changed.fence = token
+	changed.fence = fence
 	t.putPlan(&changed)
 	return &changed
 }

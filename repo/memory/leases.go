@@ -76,7 +76,7 @@ func (t *tables) acquire(lease repo.NewLease) (repo.Lease, error) {
 		return repo.Lease{}, err
 	}
 	lease.Key = open[0]
-	acquired, err := t.putLease(rules.AcquiredLease(lease, t.leases.get(lease.Key), t.now(), t.newToken))
+	acquired, err := t.putLease(rules.AcquiredLease(lease, t.leases.get(lease.Key), t.now(), t.newFence))
 	if err == nil {
 		t.fence(acquired)
 	}
@@ -93,8 +93,8 @@ func (t *tables) openSlots(lease repo.NewLease) (open []repo.LeaseKey, owned boo
 	return rules.OpenSlots(lease, held)
 }
 
-// newToken returns a token that was never given before.
-func (c *core) newToken() int64 {
+// newFence returns a fence that was never given before.
+func (c *core) newFence() int64 {
 	c.lastToken++
 	return c.lastToken
 }
@@ -123,10 +123,10 @@ func (l leases) Release(ctx context.Context, lease repo.Lease) error {
 	return err
 }
 
-// releaseLease removes a lease that has this token. If it is a plan's, its claim has
+// releaseLease removes a lease that has this fence. If it is a plan's, its claim has
 // expired.
-func (t *tables) releaseLease(key repo.LeaseKey, token int64) {
-	if stored := t.leases.get(key); stored != nil && stored.Fence == token {
+func (t *tables) releaseLease(key repo.LeaseKey, fence int64) {
+	if stored := t.leases.get(key); stored != nil && stored.Fence == fence {
 		t.leases.remove(key)
 		t.wake(topic{claims: true})
 		t.freed(key)

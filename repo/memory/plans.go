@@ -19,7 +19,7 @@ type plans struct{ *handle }
 type planRow struct {
 	repo.Plan
 	events []repo.PlanEvent
-	// fence is the latest token that was given for the plan's lease.
+	// fence is the latest fence that was given for the plan's lease.
 	fence int64
 }
 

@@ -15,7 +15,7 @@ type sessionRow struct {
 	repo.Session
 	// importedAt is when it was imported: since then it is idle, however old its messages are. Zero: it was not.
 	importedAt time.Time
-	// fence is the latest token that was given for the session's lease.
+	// fence is the latest fence that was given for the session's lease.
 	fence int64
 	// messages only grows, and a stored message never changes. So a transaction's
 	// copy shares the array: it appends past the end that the committed row knows.

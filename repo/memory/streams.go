@@ -112,7 +112,7 @@ func (t *tables) openStream(stream repo.NewStream, now time.Time) repo.Stream {
 		opened.Stream = repo.Stream{Key: stream.Key, ID: repo.NewID(), Session: stream.Session, Status: repo.StreamOpen, OpenedAt: now}
 		t.streamKeys.put(stream.Key, &opened.ID)
 	}
-	opened.Owner, opened.TTL, opened.Fence = stream.Owner, stream.TTL, t.newToken()
+	opened.Owner, opened.TTL, opened.Fence = stream.Owner, stream.TTL, t.newFence()
 	opened.ExpiresAt = rules.StreamExpiry(opened.ExpiresAt, now, opened.TTL)
 	t.putStream(&opened)
 	return opened.Stream

@@ -11,9 +11,9 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
-// A session's counter row and a plan's row have the latest token of their lease, which a
+// A session's counter row and a plan's row have the latest fence of their lease, which a
 // write compares in the statement that locks the row anyway. Whoever acquires the lease
-// tells them, if they exist by then. So a token that is larger than what they know is
+// tells them, if they exist by then. So a fence that is larger than what they know is
 // refused at first. Then they catch up with the lease, and the write is tried again.
 
 // acquire acquires a lease, and tells the session or plan that it names. It returns the
@@ -59,26 +59,26 @@ func acquire(ctx context.Context, q db.DBTX, lease repo.NewLease) (row db.LeaseG
 	}
 }
 
-// admit returns the error of a token that is not the latest of a plan's, or nil. Zero: none
+// admit returns the error of a fence that is not the latest of a plan's, or nil. Zero: none
 // was given. The plan catches up with its lease.
-func (p *plans) admit(ctx context.Context, id repo.ID, token int64) error {
-	if token == 0 {
+func (p *plans) admit(ctx context.Context, id repo.ID, fence int64) error {
+	if fence == 0 {
 		return nil
 	}
-	err := p.exec.read(ctx, func(q db.DBTX) error { return admitPlan(ctx, q, id, token) })
+	err := p.exec.read(ctx, func(q db.DBTX) error { return admitPlan(ctx, q, id, fence) })
 	return conn.OrMissing(err, planNotFound(id))
 }
 
 // admitPlan is admit in a transaction, which keeps the plan locked.
-func admitPlan(ctx context.Context, q db.DBTX, id repo.ID, token int64) error {
-	if token == 0 {
+func admitPlan(ctx context.Context, q db.DBTX, id repo.ID, fence int64) error {
+	if fence == 0 {
 		return nil
 	}
 	latest, err := queries.FenceCatchUpPlan(ctx, q, db.FenceCatchUpPlanParams{PlanID: convert.UUID(id), Namespace: convert.LeaseNamespace})
 	if err != nil {
 		return err
 	}
-	if err := (rules.Fence{Key: repo.PlanLease(id), Latest: latest}).Check(token); err != nil {
+	if err := (rules.Fence{Key: repo.PlanLease(id), Latest: latest}).Check(fence); err != nil {
 		return &conn.Answer{Err: err}
 	}
 	return nil

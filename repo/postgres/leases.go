@@ -90,7 +90,7 @@ func (l *leases) openSlots(ctx context.Context, lease repo.NewLease) (open []rep
 	held := make(map[repo.LeaseKey]repo.Lease, len(rows))
 	for _, row := range rows {
 		key := l.in(repo.LeaseKey{Kind: lease.Key.Kind, Name: row.Name})
-		held[key] = convert.Lease(key, db.LeaseGetRow{Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt})
+		held[key] = convert.Lease(key, db.LeaseGetRow{Owner: row.Owner, Fence: row.Fence, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt})
 	}
 	return rules.OpenSlots(lease, held)
 }
@@ -139,13 +139,13 @@ func (l *leases) renew(ctx context.Context, lease repo.Lease, ttl time.Duration)
 		}
 	}
 	namespace, name := leaseRow(lease.Key)
-	locked := db.LeaseLockTokenParams{Namespace: namespace, Kind: lease.Key.Kind, Name: name, Token: lease.Fence}
+	locked := db.LeaseLockFenceParams{Namespace: namespace, Kind: lease.Key.Kind, Name: name, Fence: lease.Fence}
 	params := db.LeaseRenewParams{
-		Namespace: locked.Namespace, Kind: locked.Kind, Name: locked.Name, Token: locked.Token, TtlSeconds: ttl.Seconds(),
+		Namespace: locked.Namespace, Kind: locked.Kind, Name: locked.Name, Fence: locked.Fence, TtlSeconds: ttl.Seconds(),
 	}
 	row, err := ask(ctx, l.exec.writeByID, func(q db.DBTX) (db.LeaseRenewRow, error) {
 		return conn.After(ctx, q,
-			func(q db.DBTX) error { return queries.LeaseLockToken(ctx, q, locked) },
+			func(q db.DBTX) error { return queries.LeaseLockFence(ctx, q, locked) },
 			func(q db.DBTX) (db.LeaseRenewRow, error) { return queries.LeaseRenew(ctx, q, params) })
 	})
 	if err != nil {
@@ -160,7 +160,7 @@ func (l *leases) Release(ctx context.Context, lease repo.Lease) error {
 		return err
 	}
 	namespace, name := leaseRow(lease.Key)
-	params := db.LeaseReleaseParams{Namespace: namespace, Kind: lease.Key.Kind, Name: name, Token: lease.Fence}
+	params := db.LeaseReleaseParams{Namespace: namespace, Kind: lease.Key.Kind, Name: name, Fence: lease.Fence}
 	released, err := l.release(ctx, l.exec.writeByID, func(q db.DBTX) (int64, error) { return queries.LeaseRelease(ctx, q, params) })
 	if released > 0 {
 		l.exec.freed(lease.Key)
@@ -216,7 +216,7 @@ func (l *leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Pa
 	read := func(by way) ([]db.LeaseListRow, error) { return l.list(ctx, by, params) }
 	return listed(l.exec.read, list, err, read, func(row db.LeaseListRow) (repo.Lease, error) {
 		lease := convert.Lease(repo.LeaseKey{Kind: row.Kind, Name: row.Name}, db.LeaseGetRow{
-			Owner: row.Owner, Token: row.Token, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt,
+			Owner: row.Owner, Fence: row.Fence, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt,
 		})
 		lease.Expired = row.Expired
 		if filter.Held || filter.Expired { // it was selected by an earlier reading of the clock

@@ -154,10 +154,10 @@ func (l *live) endedLeases(ctx context.Context, held []repo.Lease) ([]bool, erro
 	return l.listEnded(ctx, params, len(held), func(place int64) int { return int(place - 1) })
 }
 
-func addEnded(params *db.LeaseListEndedParams, key repo.LeaseKey, owner string, token int64) {
+func addEnded(params *db.LeaseListEndedParams, key repo.LeaseKey, owner string, fence int64) {
 	namespace, name := leaseRow(key)
 	params.Namespaces, params.Kinds, params.Names = append(params.Namespaces, namespace), append(params.Kinds, key.Kind), append(params.Names, name)
-	params.Owners, params.Tokens = append(params.Owners, owner), append(params.Tokens, token)
+	params.Owners, params.Fences = append(params.Owners, owner), append(params.Fences, fence)
 }
 
 func (l *live) listEnded(ctx context.Context, params db.LeaseListEndedParams, count int, of func(place int64) int) ([]bool, error) {

@@ -38,7 +38,7 @@ func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Tran
 	return one.moved, nil
 }
 
-// tellMoved tells those who wait for plans, and whoever works on this one. Who gave its token is that.
+// tellMoved tells those who wait for plans, and whoever works on this one. Who gave its fence is that.
 func (p *plans) tellMoved(from repo.PlanState, moved repo.Plan, cause repo.Cause) {
 	if moved.State == repo.PlanQueued {
 		p.exec.queued(moved.Namespace)
@@ -65,7 +65,7 @@ func (p *plans) moveAlone(ctx context.Context, id repo.ID, transition repo.Trans
 	params := transitionParams(stored, moved, transition, cause)
 	row, err := p.move(ctx, stored, transition, params)
 	if conn.IsNoRows(err) && cause.Fence > 0 && p.admit(ctx, id, cause.Fence) == nil {
-		row, err = p.move(ctx, stored, transition, params) // the plan may not have known of the token
+		row, err = p.move(ctx, stored, transition, params) // the plan may not have known of the fence
 	}
 	if conn.IsNoRows(err) {
 		return p.overtaken(ctx, id, transition, cause)
@@ -110,7 +110,7 @@ func transitionParams(stored, moved repo.Plan, transition repo.Transition, cause
 }
 
 // move sends a transition. It returns pgx.ErrNoRows if the plan has changed since it was
-// read, or if the token is not the latest that it knows of.
+// read, or if the fence is not the latest that it knows of.
 func (p *plans) move(
 	ctx context.Context, stored repo.Plan, transition repo.Transition, params db.PlanTransitionParams,
 ) (db.PlanTransitionRow, error) {
@@ -222,7 +222,7 @@ func (p *plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress
 	}
 	row, err := p.progress(ctx, id, progress)
 	if errors.Is(err, errNotMoved) && progress.Fence > 0 && p.admit(ctx, id, progress.Fence) == nil {
-		row, err = p.progress(ctx, id, progress) // the plan may not have known of the token
+		row, err = p.progress(ctx, id, progress) // the plan may not have known of the fence
 	}
 	if errors.Is(err, errNotMoved) {
 		return p.notProcessing(ctx, id, progress.Fence)
@@ -233,7 +233,7 @@ func (p *plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress
 	return convert.Plan(progressed(row))
 }
 
-// progress returns errNotMoved if the plan is not processing, or if the token is not the
+// progress returns errNotMoved if the plan is not processing, or if the fence is not the
 // latest that it knows of.
 func (p *plans) progress(ctx context.Context, id repo.ID, progress repo.Progress) (row db.PlanProgressRow, err error) {
 	err = p.exec.writeByID(ctx, func(q db.DBTX) (err error) {

@@ -148,7 +148,7 @@ func decideMoves(ctx context.Context, q db.DBTX, tasks []*moveTask) (moves []*mo
 }
 
 // decide reports whether the plan is to be moved by the group. If nothing is to be done,
-// or the transition is refused, whatever its token, that is the answer.
+// or the transition is refused, whatever its fence, that is the answer.
 func (m *moving) decide(stored repo.Plan) bool {
 	m.done, m.moves, m.refused = false, false, nil // what an earlier attempt has decided
 	moved, moves, err := rules.Moved(stored, m.transition, m.cause)

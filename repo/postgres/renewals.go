@@ -102,7 +102,7 @@ func (g *renewals) send(ctx context.Context, q db.DBTX, tasks []*renewTask) (fun
 		namespace, name := leaseRow(lease.Key)
 		params.Namespaces = append(params.Namespaces, namespace)
 		params.Kinds, params.Names = append(params.Kinds, lease.Key.Kind), append(params.Names, name)
-		params.Tokens, params.TtlsSeconds = append(params.Tokens, lease.Fence), append(params.TtlsSeconds, t.Item.ttl.Seconds())
+		params.Fences, params.TtlsSeconds = append(params.Fences, lease.Fence), append(params.TtlsSeconds, t.Item.ttl.Seconds())
 		params.Hints = append(params.Hints, g.hints.Of(lease.Key))
 	}
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
@@ -141,6 +141,6 @@ func (p *pooled) renewTogether(ctx context.Context, lease repo.Lease, ttl time.D
 		return repo.Lease{}, false, nil
 	}
 	return convert.Lease(lease.Key, db.LeaseGetRow{
-		Owner: one.row.Owner, Token: one.row.Token, AcquiredAt: one.row.AcquiredAt, ExpiresAt: one.row.ExpiresAt,
+		Owner: one.row.Owner, Fence: one.row.Fence, AcquiredAt: one.row.AcquiredAt, ExpiresAt: one.row.ExpiresAt,
 	}), true, nil
 }

@@ -197,7 +197,7 @@ func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUp
 }
 
 // update sends an update. A patch of the metadata is applied to what is read under the
-// session's lock. The counter row, which says whether writes need a token, is locked before
+// session's lock. The counter row, which says whether writes need a fence, is locked before
 // the session, as turns do.
 func (s *sessions) update(ctx context.Context, update repo.SessionUpdate, params db.SessionUpdateParams) (row db.SessionUpdateRow, err error) {
 	if update.MetadataPatch == nil && update.FencedOnly == nil {

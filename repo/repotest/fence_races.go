@@ -25,7 +25,7 @@ func fenceRaceTests() []test {
 
 // Writers who hold a lease are overtaken while they write in a loop: after the lease was
 // acquired by somebody else, none of their writes is accepted.
-// Guarantee: Leases: After an acquisition a session accepts no earlier token.
+// Guarantee: Leases: After an acquisition a session accepts no earlier fence.
 func testFenceOvertaken(t *testing.T, store repo.Store) {
 	scope, beside := shared(), create(t, store.Sessions())
 	one := func(ctx context.Context, r repo.Repositories, id repo.ID, turn repo.Turn) error {
@@ -134,7 +134,7 @@ func overtaken(t *testing.T, store repo.Store, write func(id repo.ID, lease repo
 
 // The same for plans: the second holder's progress is not overwritten, and no transition
 // is made after its first.
-// Guarantee: Leases: After an acquisition a plan accepts no earlier token.
+// Guarantee: Leases: After an acquisition a plan accepts no earlier fence.
 func testFenceOvertakenPlan(t *testing.T, store repo.Store) {
 	plan := usePlan(t, store, plain(t, store), repo.UseAction{})
 	first := leaseOf(t, store, repo.PlanLease(plan.ID))
@@ -178,7 +178,7 @@ func testFenceOvertakenPlan(t *testing.T, store repo.Store) {
 	wantSame(t, "plan", getPlan(t, store, plan.ID), left)
 }
 
-// Writers of one session and of others, with the latest token, an old one and none, write
+// Writers of one session and of others, with the latest fence, an old one and none, write
 // at once: only those with the old one are refused.
 func testFenceNeighbours(t *testing.T, store repo.Store) {
 	const rounds = 20
@@ -186,18 +186,18 @@ func testFenceNeighbours(t *testing.T, store repo.Store) {
 	old := leaseOf(t, store, repo.SessionLease(id))
 	latest := overtake(t, store, old)
 	others := []repo.ID{create(t, store.Sessions()), create(t, store.Sessions())}
-	tokens := []int64{latest.Fence, old.Fence, 0, latest.Fence, old.Fence, 0}
-	together(len(tokens)+len(others), func(worker int) {
+	fences := []int64{latest.Fence, old.Fence, 0, latest.Fence, old.Fence, 0}
+	together(len(fences)+len(others), func(worker int) {
 		for range rounds {
-			if worker >= len(tokens) {
-				if _, err := store.Sessions().Append(t.Context(), others[worker-len(tokens)], users(1)...); err != nil {
+			if worker >= len(fences) {
+				if _, err := store.Sessions().Append(t.Context(), others[worker-len(fences)], users(1)...); err != nil {
 					t.Error(err)
 				}
 				continue
 			}
-			_, err := store.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: users(1), Fence: tokens[worker]})
-			if _, isFenced := errors.AsType[*repo.FencedError](err); isFenced != (tokens[worker] == old.Fence) {
-				t.Errorf("token %d of %d gave %v", tokens[worker], latest.Fence, err)
+			_, err := store.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: users(1), Fence: fences[worker]})
+			if _, isFenced := errors.AsType[*repo.FencedError](err); isFenced != (fences[worker] == old.Fence) {
+				t.Errorf("fence %d of %d gave %v", fences[worker], latest.Fence, err)
 			}
 		}
 	})
@@ -254,8 +254,8 @@ func testFenceTx(t *testing.T, store repo.Store) {
 	first := leaseOf(t, store, repo.SessionLease(id))
 	plan := usePlan(t, store, plain(t, store), repo.UseAction{})
 	planned := leaseOf(t, store, repo.PlanLease(plan.ID))
-	write := func(r repo.Repositories, token int64) error {
-		_, err := r.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: users(1), Fence: token})
+	write := func(r repo.Repositories, fence int64) error {
+		_, err := r.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: users(1), Fence: fence})
 		return err
 	}
 	for _, outcome := range []error{failure, nil} {

@@ -42,20 +42,20 @@ func wantFenced(t *testing.T, err error, want repo.FencedError) {
 }
 
 // fencedTurns are turns of each kind.
-func fencedTurns(token int64) map[string]repo.Turn {
+func fencedTurns(fence int64) map[string]repo.Turn {
 	return map[string]repo.Turn{
-		"message":  {Messages: users(1), Fence: token},
-		"messages": {Messages: withIDs(users(2)), Fence: token},
-		"call":     {Messages: []repo.NewMessage{{Role: repo.RoleTool, Content: "x", CallID: "c"}}, Fence: token},
-		"id":       {ID: randomName(), Messages: users(1), Fence: token},
-		"own":      {State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}, Fence: token},
-		"shared":   {Messages: users(1), State: []repo.StateChange{set(shared(), "a", `1`)}, Fence: token},
-		"usage":    {Usage: &repo.NewUsage{Cost: 1}, Fence: token},
+		"message":  {Messages: users(1), Fence: fence},
+		"messages": {Messages: withIDs(users(2)), Fence: fence},
+		"call":     {Messages: []repo.NewMessage{{Role: repo.RoleTool, Content: "x", CallID: "c"}}, Fence: fence},
+		"id":       {ID: randomName(), Messages: users(1), Fence: fence},
+		"own":      {State: []repo.StateChange{set(repo.Scope{}, "a", `1`)}, Fence: fence},
+		"shared":   {Messages: users(1), State: []repo.StateChange{set(shared(), "a", `1`)}, Fence: fence},
+		"usage":    {Usage: &repo.NewUsage{Cost: 1}, Fence: fence},
 	}
 }
 
-// A turn is refused if a later token than its own was given for the session. One without a
-// token is not.
+// A turn is refused if a later fence than its own was given for the session. One without a
+// fence is not.
 func testFenceSession(t *testing.T, r repo.Repositories) {
 	id := create(t, r.Sessions())
 	first := leaseOf(t, r, repo.SessionLease(id))
@@ -80,15 +80,15 @@ func testFenceSession(t *testing.T, r repo.Repositories) {
 	wantSame(t, "session", recordedState(t, r, id), before)
 	release(t, r, second)
 	// The last one that had the lease may still write, until another one has it.
-	for _, token := range []int64{second.Fence, 0} {
-		for _, turn := range fencedTurns(token) {
+	for _, fence := range []int64{second.Fence, 0} {
+		for _, turn := range fencedTurns(fence) {
 			addTurn(t, r, id, turn)
 		}
 	}
 	appendTo(t, r.Sessions(), id, users(2)...)
 }
 
-// What is stored already is returned, whatever the token is by now: nothing is written.
+// What is stored already is returned, whatever the fence is by now: nothing is written.
 func testFenceRepeats(t *testing.T, r repo.Repositories) {
 	id := create(t, r.Sessions())
 	first := leaseOf(t, r, repo.SessionLease(id))
@@ -113,7 +113,7 @@ func testFenceRepeats(t *testing.T, r repo.Repositories) {
 	wantMessageConflict(t, err, id, stored[1].ID, "content")
 }
 
-// A session that does not exist is found first, the token before other conditions.
+// A session that does not exist is found first, the fence before other conditions.
 func testFenceOrder(t *testing.T, r repo.Repositories) {
 	id, missing := create(t, r.Sessions()), repo.NewID()
 	first := leaseOf(t, r, repo.SessionLease(id))
@@ -138,24 +138,24 @@ func testFenceOrder(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// A transition and a progress are refused if a later token was given for the plan.
+// A transition and a progress are refused if a later fence was given for the plan.
 func testFencePlan(t *testing.T, r repo.Repositories) {
 	plan := usePlan(t, r, plain(t, r), repo.UseAction{})
 	first := leaseOf(t, r, repo.PlanLease(plan.ID))
-	move := func(transition repo.Transition, token int64) (repo.Plan, error) {
-		cause := repo.Cause{Fence: token}
+	move := func(transition repo.Transition, fence int64) (repo.Plan, error) {
+		cause := repo.Cause{Fence: fence}
 		if transition == repo.TransitionFail || transition == repo.TransitionCancel {
 			cause.Reason = "reason"
 		}
 		return r.Plans().Transition(t.Context(), plan.ID, transition, cause)
 	}
-	moves := func(transition repo.Transition, token int64) {
+	moves := func(transition repo.Transition, fence int64) {
 		t.Helper()
-		moved, err := move(transition, token)
+		moved, err := move(transition, fence)
 		must(t, moved, err)
 	}
-	progress := func(step, token int64) error {
-		_, err := r.Plans().Progress(t.Context(), plan.ID, repo.Progress{CompletedStep: &step, Fence: token})
+	progress := func(step, fence int64) error {
+		_, err := r.Plans().Progress(t.Context(), plan.ID, repo.Progress{CompletedStep: &step, Fence: fence})
 		return err
 	}
 	moves(repo.TransitionStart, first.Fence)
@@ -185,19 +185,19 @@ func testFencePlan(t *testing.T, r repo.Repositories) {
 	moves(repo.TransitionCancel, second.Fence)
 }
 
-// A cancellation needs the token of the plan alone, not those of its descendants.
+// A cancellation needs the fence of the plan alone, not those of its descendants.
 func testFencePlanTree(t *testing.T, r repo.Repositories) {
 	action := plain(t, r)
 	root := usePlan(t, r, action, repo.UseAction{})
 	child := usePlan(t, r, action, repo.UseAction{ParentID: root.ID})
 	first, below := leaseOf(t, r, repo.PlanLease(root.ID)), leaseOf(t, r, repo.PlanLease(child.ID))
 	second := overtake(t, r, first)
-	cancel := func(token int64) error {
-		_, err := r.Plans().Transition(t.Context(), root.ID, repo.TransitionCancel, repo.Cause{Reason: "r", Fence: token})
+	cancel := func(fence int64) error {
+		_, err := r.Plans().Transition(t.Context(), root.ID, repo.TransitionCancel, repo.Cause{Reason: "r", Fence: fence})
 		return err
 	}
-	for _, token := range []int64{first.Fence, below.Fence} {
-		wantFenced(t, cancel(token), repo.FencedError{Key: first.Key, Fence: token, Latest: second.Fence})
+	for _, fence := range []int64{first.Fence, below.Fence} {
+		wantFenced(t, cancel(fence), repo.FencedError{Key: first.Key, Fence: fence, Latest: second.Fence})
 	}
 	if err := cancel(second.Fence); err != nil || getPlan(t, r, child.ID).Live() {
 		t.Errorf("cancelled, %v; the child is at %v", err, getPlan(t, r, child.ID).Stage)
@@ -239,7 +239,7 @@ func testFenceMadeLater(t *testing.T, r repo.Repositories) {
 		_, err := r.Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: id, Messages: users(1), Fence: leases[i].Fence})
 		wantFenced(t, err, repo.FencedError{Key: second.Key, Fence: leases[i].Fence, Latest: second.Fence})
 	}
-	// The same owner has the lease again: the same token.
+	// The same owner has the lease again: the same fence.
 	id := repo.NewID()
 	asked := repo.NewLease{Key: repo.SessionLease(id), Owner: randomName()}
 	first := acquire(t, r, asked)
@@ -250,28 +250,28 @@ func testFenceMadeLater(t *testing.T, r repo.Repositories) {
 	wantPlanFenced(t, r)
 }
 
-// wantPlanFenced wants what writes to a plan to learn of tokens that were given before the plan knew of one.
+// wantPlanFenced wants what writes to a plan to learn of fences that were given before the plan knew of one.
 func wantPlanFenced(t *testing.T, r repo.Repositories) {
 	t.Helper()
 	action := plain(t, r)
-	for _, write := range []func(id repo.ID, token int64) error{
-		func(id repo.ID, token int64) error {
-			_, err := r.Plans().Transition(t.Context(), id, repo.TransitionStart, repo.Cause{Fence: token})
+	for _, write := range []func(id repo.ID, fence int64) error{
+		func(id repo.ID, fence int64) error {
+			_, err := r.Plans().Transition(t.Context(), id, repo.TransitionStart, repo.Cause{Fence: fence})
 			return err
 		},
-		func(id repo.ID, token int64) error {
-			_, err := r.Plans().Transition(t.Context(), id, repo.TransitionCancel, repo.Cause{Reason: "r", Fence: token})
+		func(id repo.ID, fence int64) error {
+			_, err := r.Plans().Transition(t.Context(), id, repo.TransitionCancel, repo.Cause{Reason: "r", Fence: fence})
 			return err
 		},
-		func(id repo.ID, token int64) error {
+		func(id repo.ID, fence int64) error {
 			_, err := r.Plans().Transition(t.Context(), id, repo.TransitionStart, repo.Cause{})
 			if err == nil {
-				_, err = r.Plans().Progress(t.Context(), id, repo.Progress{CheckpointID: ptr("c"), Fence: token})
+				_, err = r.Plans().Progress(t.Context(), id, repo.Progress{CheckpointID: ptr("c"), Fence: fence})
 			}
 			return err
 		},
 	} {
-		id := usePlan(t, r, action, repo.UseAction{}).ID // knows no token
+		id := usePlan(t, r, action, repo.UseAction{}).ID // knows no fence
 		first := leaseOf(t, r, repo.PlanLease(id))
 		second := overtake(t, r, first)
 		_, err := r.Plans().Transition(t.Context(), id, repo.TransitionStart, repo.Cause{Fence: first.Fence})
@@ -282,7 +282,7 @@ func wantPlanFenced(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// A session that was deleted and restored knows no token. It asks the lease.
+// A session that was deleted and restored knows no fence. It asks the lease.
 func testFenceRestored(t *testing.T, r repo.Repositories) {
 	id := create(t, r.Sessions())
 	first := leaseOf(t, r, repo.SessionLease(id))
@@ -296,7 +296,7 @@ func testFenceRestored(t *testing.T, r repo.Repositories) {
 	addTurn(t, r, id, repo.Turn{Messages: users(1), Fence: second.Fence})
 }
 
-// A token of another key, of no lease, or of a lease that ended before the session was
+// A fence of another key, of no lease, or of a lease that ended before the session was
 // made, is refused, although it is larger than any that the session knows.
 func testFenceOtherTokens(t *testing.T, r repo.Repositories) {
 	id, later := create(t, r.Sessions()), repo.NewID()
@@ -323,7 +323,7 @@ func testFenceOtherTokens(t *testing.T, r repo.Repositories) {
 	addTurn(t, r, id, repo.Turn{Messages: users(1), Fence: held.Fence})
 }
 
-// A session may take only writes that have a token.
+// A session may take only writes that have a fence.
 func testFencedOnly(t *testing.T, r repo.Repositories) {
 	session := createAs(t, r.Sessions(), repo.NewSession{FencedOnly: true})
 	id := session.ID
@@ -368,7 +368,7 @@ func testFencedOnly(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// An update changes whether writes need a token, and with it the version.
+// An update changes whether writes need a fence, and with it the version.
 func testFencedOnlyUpdate(t *testing.T, r repo.Repositories) {
 	namespace, owner := spaceOf(r), randomName()
 	id := createAs(t, r.Sessions(), repo.NewSession{Namespace: namespace, Owner: owner}).ID

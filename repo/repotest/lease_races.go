@@ -30,7 +30,7 @@ func leaseRaceTests() []test {
 	}
 }
 
-// Contenders for one key are never two at a time in the part that it guards, and tokens
+// Contenders for one key are never two at a time in the part that it guards, and fences
 // grow from one to the next. The naive way, which the same contenders also go, looks
 // whether the key is free and then takes it.
 func testLeaseOneHolder(t *testing.T, store repo.Store) {
@@ -47,16 +47,16 @@ func testLeaseOneHolder(t *testing.T, store repo.Store) {
 		return lease.Fence, err == nil
 	}, func() {
 		time.Sleep(2 * time.Millisecond) // pace: a round trip, so that the next one may come meanwhile
-	}, func(_ string, token int64) {
-		if err := store.Leases().Release(t.Context(), repo.Lease{Key: key, Fence: token}); err != nil {
+	}, func(_ string, fence int64) {
+		if err := store.Leases().Release(t.Context(), repo.Lease{Key: key, Fence: fence}); err != nil {
 			t.Error(err)
 		}
 	})
 	if ours != 0 || taken.get() == 0 {
-		t.Errorf("of %d holders, %d were not alone or had no larger token", taken.get(), ours)
+		t.Errorf("of %d holders, %d were not alone or had no larger fence", taken.get(), ours)
 	}
 	scope := shared()
-	var tokens atomic.Int64
+	var fences atomic.Int64
 	looked, entered := meeting(t), meeting(t) // so both find it free, and hold it at once
 	naive := notAlone(func(owner string) (int64, bool) {
 		holder, err := store.State().Get(t.Context(), scope, "holder")
@@ -68,7 +68,7 @@ func testLeaseOneHolder(t *testing.T, store repo.Store) {
 		if err == nil {
 			_, err = store.State().Change(t.Context(), []repo.StateChange{{Scope: scope, Key: "holder", Value: value}})
 		}
-		return tokens.Add(1), err == nil
+		return fences.Add(1), err == nil
 	}, entered, func(string, int64) {
 		if _, err := store.State().Change(t.Context(), []repo.StateChange{set(scope, "holder", `""`)}); err != nil {
 			t.Error(err)
@@ -79,25 +79,25 @@ func testLeaseOneHolder(t *testing.T, store repo.Store) {
 	}
 }
 
-// notAlone returns how often a contender that has taken a key was not alone, or had no larger token.
-func notAlone(take func(owner string) (token int64, ok bool), work func(), leave func(owner string, token int64)) (times int32) {
+// notAlone returns how often a contender that has taken a key was not alone, or had no larger fence.
+func notAlone(take func(owner string) (fence int64, ok bool), work func(), leave func(owner string, fence int64)) (times int32) {
 	const contenders, rounds = 16, 12
 	var inside, two atomic.Int32
 	var last atomic.Int64
 	together(contenders, func(int) {
 		owner := randomName()
 		for range rounds {
-			token, ok := take(owner)
+			fence, ok := take(owner)
 			if !ok {
 				tick()
 				continue
 			}
-			if inside.Add(1) > 1 || last.Swap(token) >= token {
+			if inside.Add(1) > 1 || last.Swap(fence) >= fence {
 				two.Add(1)
 			}
 			work()
 			inside.Add(-1)
-			leave(owner, token)
+			leave(owner, fence)
 		}
 	})
 	return two.Load()
@@ -106,17 +106,17 @@ func notAlone(take func(owner string) (token int64, ok bool), work func(), leave
 // Calls of one owner, which acquire the lease at once, get one lease.
 func testLeaseOneOwner(t *testing.T, store repo.Store) {
 	asked := newLease()
-	tokens := make([]int64, workers)
+	fences := make([]int64, workers)
 	together(workers, func(worker int) {
 		lease, err := store.Leases().Acquire(t.Context(), asked)
 		if err != nil {
 			t.Error(err)
 		}
-		tokens[worker] = lease.Fence
+		fences[worker] = lease.Fence
 	})
-	for _, token := range tokens {
-		if token != tokens[0] {
-			t.Fatalf("the tokens differ: %v", tokens)
+	for _, fence := range fences {
+		if fence != fences[0] {
+			t.Fatalf("the fences differ: %v", fences)
 		}
 	}
 }
@@ -206,7 +206,7 @@ func testLeaseTx(t *testing.T, store repo.Store) {
 	}
 	wantLeaseConflict(t, <-waited, second)
 	if second.Fence <= first.Fence {
-		t.Errorf("the token is %d after %d, which was rolled back", second.Fence, first.Fence)
+		t.Errorf("the fence is %d after %d, which was rolled back", second.Fence, first.Fence)
 	}
 	if err := store.InTx(t.Context(), func(_ context.Context, tx repo.Repositories) error {
 		release(t, tx, second)

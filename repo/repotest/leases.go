@@ -159,11 +159,11 @@ func testLeaseRenew(t *testing.T, r repo.Repositories) {
 	for name, lost := range map[string]func(l *repo.Lease){
 		"of another kind":  func(l *repo.Lease) { l.Key.Kind = "other" },
 		"of another name":  func(l *repo.Lease) { l.Key.Name = randomName() },
-		"an earlier token": func(l *repo.Lease) { l.Fence = 1 },
-		"a later token":    func(l *repo.Lease) { l.Fence++ },
+		"an earlier fence": func(l *repo.Lease) { l.Fence = 1 },
+		"a later fence":    func(l *repo.Lease) { l.Fence++ },
 	} {
 		t.Run(name, func(t *testing.T) {
-			if lease := held; lease.Fence > 1 || name != "an earlier token" {
+			if lease := held; lease.Fence > 1 || name != "an earlier fence" {
 				lost(&lease)
 				_, err := r.Leases().Renew(t.Context(), lease, 0)
 				wantLeaseLost(t, err, lease)
@@ -191,7 +191,7 @@ func testLeaseRelease(t *testing.T, r repo.Repositories) {
 
 	second := acquire(t, r, asked) // by the same owner
 	if second.Fence <= first.Fence {
-		t.Errorf("the token is %d after %d", second.Fence, first.Fence)
+		t.Errorf("the fence is %d after %d", second.Fence, first.Fence)
 	}
 	release(t, r, first)
 	_, err = r.Leases().Acquire(t.Context(), ofAnother(asked))
@@ -225,7 +225,7 @@ func testLeaseTokens(t *testing.T, r repo.Repositories) {
 	for round := range 6 {
 		lease := acquire(t, r, asked)
 		if lease.Fence <= last {
-			t.Errorf("the token is %d after %d", lease.Fence, last)
+			t.Errorf("the fence is %d after %d", lease.Fence, last)
 		}
 		last = lease.Fence
 		if round%2 == 0 {
@@ -307,7 +307,7 @@ func testLeaseListPages(t *testing.T, r repo.Repositories) {
 // Kinds and names are told apart byte by byte.
 func testLeaseKeys(t *testing.T, r repo.Repositories) {
 	name, id := randomName(), repo.NewID()
-	tokens := map[int64]bool{}
+	fences := map[int64]bool{}
 	keys := []repo.LeaseKey{
 		{Kind: name, Name: "a"},
 		{Kind: name + "a", Name: "a"},
@@ -324,13 +324,13 @@ func testLeaseKeys(t *testing.T, r repo.Repositories) {
 	}
 	for _, key := range keys {
 		lease := acquire(t, r, repo.NewLease{Key: key, Owner: strings.Repeat("o", limits.MaxUserIDBytes-len(key.Name)) + key.Name})
-		tokens[lease.Fence] = true
+		fences[lease.Fence] = true
 		if got := listLeases(t, r, repo.LeaseFilter{Kind: key.Kind, Name: key.Name}, 1); !slices.Equal(got, []repo.Lease{lease}) {
 			t.Errorf("listed %+v, acquired %+v", got, lease)
 		}
 	}
-	if len(tokens) != len(keys) {
-		t.Errorf("%d tokens for %d keys", len(tokens), len(keys))
+	if len(fences) != len(keys) {
+		t.Errorf("%d fences for %d keys", len(fences), len(keys))
 	}
 	// A name selects those of any kind.
 	acquire(t, r, repo.NewLease{Key: repo.LeaseKey{Kind: "other", Name: id.String()}, Owner: name})

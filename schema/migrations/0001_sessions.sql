@@ -76,8 +76,8 @@ CREATE TABLE session_ids (
 );
 
 -- The counter row: the one row that an append locks. It is narrow, and half of each page is left free, so that an update is
--- heap-only and the dead versions are pruned in place. fence is the largest token that was given for a lease of the session: a
--- write under another one is refused. fenced_only: writes without a token are refused, too. follows is the sequence that the next
+-- heap-only and the dead versions are pruned in place. fence is the largest fence that was given for a lease of the session: a
+-- write under another one is refused. fenced_only: writes without a fence are refused, too. follows is the sequence that the next
 -- message follows, if that is not the one before (-1: none): the session was rewound, and nothing was added since.
 CREATE TABLE session_counters (
     session_id    uuid        NOT NULL,

@@ -2,14 +2,14 @@
 -- +goose Up
 -- +goose StatementBegin
 
-CREATE FUNCTION leases_valid(namespace text, kind text, name text, owner text, token bigint)
+CREATE FUNCTION leases_valid(namespace text, kind text, name text, owner text, fence bigint)
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE broken CONSTANT text := CASE
     WHEN NOT (namespace <> '' AND octet_length(namespace) <= 255) THEN 'leases_namespace_check'
     WHEN NOT (kind <> '' AND octet_length(kind) <= 255) THEN 'leases_kind_check'
     WHEN NOT (name <> '' AND octet_length(name) <= 768) THEN 'leases_name_check'
     WHEN NOT (owner <> '' AND octet_length(owner) <= 1024) THEN 'leases_owner_check'
-    WHEN NOT (token >= 0) THEN 'leases_token_check'
+    WHEN NOT (fence >= 0) THEN 'leases_fence_check'
 END;
 BEGIN
     IF broken IS NULL THEN RETURN true; END IF;
@@ -19,7 +19,7 @@ END
 $$;
 
 -- A lease is held by its owner until it expires, by this server's clock, or is released. A release frees the row: it has no
--- owner then, has expired for ever, and acquired_at is when it was freed. It stays for a day, because token is the counter of
+-- owner then, has expired for ever, and acquired_at is when it was freed. It stays for a day, because fence is the counter of
 -- the key. The name of a session or a plan is its id as uuid's text. A renewal changes expires_at alone, which no index has, so
 -- that it is heap-only, as long as the page has room; a lease that is taken and released leaves dead rows behind, which these
 -- settings bound.
@@ -28,11 +28,11 @@ CREATE TABLE leases (
     kind        text        COLLATE "C" NOT NULL,
     name        text        COLLATE "C" NOT NULL,
     owner       text        COLLATE "C",
-    token       bigint      NOT NULL,
+    fence       bigint      NOT NULL,
     acquired_at timestamptz NOT NULL,
     expires_at  timestamptz NOT NULL,
     CONSTRAINT leases_pkey PRIMARY KEY (namespace, kind, name),
-    CONSTRAINT leases_check CHECK (leases_valid(namespace, kind, name, owner, token))
+    CONSTRAINT leases_check CHECK (leases_valid(namespace, kind, name, owner, fence))
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.05);
 
 CREATE INDEX leases_namespace_owner_kind_name_idx ON leases (namespace, owner, kind, name) WHERE owner IS NOT NULL;

@@ -396,7 +396,7 @@ BEGIN
         EXECUTE format('DELETE FROM %I.plan_queue WHERE plan_id = $1', TG_TABLE_SCHEMA) USING NEW.id;
     ELSIF OLD.state = 'processing' THEN
         -- The lease first, as a release does. Its owner may have acquired it again, after it expired: then it has another
-        -- token. The plan's fence goes on counting.
+        -- fence. The plan's fence goes on counting.
         EXECUTE format('DELETE FROM %I.leases'
             ' WHERE namespace = (SELECT lease_namespace FROM %1$I.plan_claims WHERE plan_id = $1) AND kind = ''plan'' AND name = $1::text'
             ' AND owner = (SELECT owner FROM %1$I.plan_claims WHERE plan_id = $1)', TG_TABLE_SCHEMA)

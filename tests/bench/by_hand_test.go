@@ -27,7 +27,7 @@ const (
 			UPDATE plans p SET state = 'processing', version = n.version + 1, fence = 1, updated_at = statement_timestamp()
 			FROM next n WHERE p.id = n.id
 		), leased AS (
-			INSERT INTO leases (namespace, kind, name, owner, token, acquired_at, expires_at)
+			INSERT INTO leases (namespace, kind, name, owner, fence, acquired_at, expires_at)
 			SELECT 'local', 'plan', n.id::text, $2, 1, statement_timestamp(), statement_timestamp() + interval '5 minutes' FROM next n
 		), noted AS (
 			INSERT INTO plan_claims (plan_id, namespace, action_name, phase, owner, attempt, max_attempts, check_at)

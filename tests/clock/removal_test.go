@@ -122,7 +122,7 @@ func TestRemovalsAcrossSteps(t *testing.T) {
 	}
 	clock.Set(t, 0)
 
-	// The token of a lease is that of the clock before it stepped back: the row, with the name, stays, and the receipt says so.
+	// The fence of a lease is that of the clock before it stepped back: the row, with the name, stays, and the receipt says so.
 	lease, err := store.Leases().Acquire(t.Context(), repo.NewLease{Key: repo.LeaseKey{Kind: "user", Name: "person"}, Owner: "worker"})
 	must(t, lease, err)
 	if err := store.Leases().Release(t.Context(), lease); err != nil {

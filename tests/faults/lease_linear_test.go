@@ -45,10 +45,10 @@ type leaseCall struct {
 	Doubt int64
 }
 
-// leaseState is a lease that does not expire. A token of 0: nobody holds it.
+// leaseState is a lease that does not expire. A fence of 0: nobody holds it.
 type leaseState struct {
 	holder      string
-	token, last int64
+	fence, last int64
 }
 
 // leaseModel is the contract of one lease for sequential calls.
@@ -56,17 +56,17 @@ var leaseModel = porcupine.Model{
 	Init: func() any { return leaseState{} },
 	Step: func(state, input, _ any) (bool, any) {
 		s, c := state.(leaseState), input.(leaseCall)
-		held := s.token != 0
+		held := s.fence != 0
 		switch {
 		case c.Kind == acquireLease && c.Outcome == conflicted:
-			return held && s.holder != c.Owner && s.holder == c.Holder && s.token == c.HolderToken, s
+			return held && s.holder != c.Owner && s.holder == c.Holder && s.fence == c.HolderToken, s
 		case c.Kind == acquireLease && held:
-			return s.holder == c.Owner && s.token == c.Token, s
+			return s.holder == c.Owner && s.fence == c.Token, s
 		case c.Kind == acquireLease:
 			return c.Token > s.last, leaseState{c.Owner, c.Token, c.Token}
 		case c.Kind == renewLease:
-			return (held && s.token == c.Token) == (c.Outcome == done), s
-		case s.token == c.Token:
+			return (held && s.fence == c.Token) == (c.Outcome == done), s
+		case s.fence == c.Token:
 			return true, leaseState{last: s.last}
 		}
 		return true, s // released what is not held
@@ -82,8 +82,8 @@ type leaser interface {
 
 // Contenders here and in other processes acquire, renew and release one lease while
 // connections are cut and backends end. Some order must explain all results: there is
-// one holder at a time, and the tokens grow.
-// Guarantee: Leases: One owner at a time holds a lease, and tokens grow, whatever connections break.
+// one holder at a time, and the fences grow.
+// Guarantee: Leases: One owner at a time holds a lease, and fences grow, whatever connections break.
 func TestLeaseIsLinearizable(t *testing.T) {
 	s := newSharedStage(t)
 	through := s.proxy.through(t, s.url)
@@ -125,7 +125,7 @@ func TestLeaseIsLinearizable(t *testing.T) {
 // The same contenders and the same checker find a lease that is read, and then written.
 func TestNaiveLeaseIsNotLinearizable(t *testing.T) {
 	s := newSharedStage(t)
-	execute(t, s.url, "CREATE TABLE naive_lease (holder text, token bigint); INSERT INTO naive_lease VALUES ('', 0); CREATE SEQUENCE naive_tokens")
+	execute(t, s.url, "CREATE TABLE naive_lease (holder text, fence bigint); INSERT INTO naive_lease VALUES ('', 0); CREATE SEQUENCE naive_tokens")
 	store := pgtest.OpenStore(t, s.url, agentstore.Options{MaxConns: 8})
 	await.For(t, "a history of the naive lease is not linearizable", func() bool {
 		result, _ := checkLease(t, leaseTask{Contenders: 8, Calls: 10}.contend(t.Context(), naiveLeaser{store}, new(atomic.Int64)))
@@ -136,32 +136,32 @@ func TestNaiveLeaseIsNotLinearizable(t *testing.T) {
 // naiveLeaser looks whether the lease is free, and then takes it.
 type naiveLeaser struct{ store *agentstore.Store }
 
-func (n naiveLeaser) read(ctx context.Context) (holder string, token int64, err error) {
-	err = n.store.Pool().QueryRow(ctx, "SELECT holder, token FROM naive_lease").Scan(&holder, &token)
-	return holder, token, err
+func (n naiveLeaser) read(ctx context.Context) (holder string, fence int64, err error) {
+	err = n.store.Pool().QueryRow(ctx, "SELECT holder, fence FROM naive_lease").Scan(&holder, &fence)
+	return holder, fence, err
 }
 
 func (n naiveLeaser) Acquire(ctx context.Context, lease repo.NewLease) (repo.Lease, error) {
-	holder, token, err := n.read(ctx)
+	holder, fence, err := n.read(ctx)
 	if err != nil || holder != "" && holder != lease.Owner {
-		return repo.Lease{}, errors.Join(err, &repo.LeaseConflictError{Holder: holder, Fence: token})
+		return repo.Lease{}, errors.Join(err, &repo.LeaseConflictError{Holder: holder, Fence: fence})
 	}
 	if holder == "" {
-		err = n.store.Pool().QueryRow(ctx, "UPDATE naive_lease SET holder = $1, token = nextval('naive_tokens') RETURNING token", lease.Owner).Scan(&token)
+		err = n.store.Pool().QueryRow(ctx, "UPDATE naive_lease SET holder = $1, fence = nextval('naive_tokens') RETURNING fence", lease.Owner).Scan(&fence)
 	}
-	return repo.Lease{Owner: lease.Owner, Fence: token}, err
+	return repo.Lease{Owner: lease.Owner, Fence: fence}, err
 }
 
 func (n naiveLeaser) Renew(ctx context.Context, lease repo.Lease, _ time.Duration) (repo.Lease, error) {
-	_, token, err := n.read(ctx)
-	if err == nil && token != lease.Fence {
+	_, fence, err := n.read(ctx)
+	if err == nil && fence != lease.Fence {
 		err = &repo.LeaseLostError{}
 	}
 	return lease, err
 }
 
 func (n naiveLeaser) Release(ctx context.Context, lease repo.Lease) error {
-	_, err := n.store.Pool().Exec(ctx, "UPDATE naive_lease SET holder = '', token = 0 WHERE token = $1", lease.Fence)
+	_, err := n.store.Pool().Exec(ctx, "UPDATE naive_lease SET holder = '', fence = 0 WHERE fence = $1", lease.Fence)
 	return err
 }
 
@@ -169,20 +169,20 @@ func (n naiveLeaser) Release(ctx context.Context, lease repo.Lease) error {
 func checkLease(t *testing.T, calls []leaseCall) (result porcupine.CheckResult, acquired int) {
 	t.Helper()
 	var operations []porcupine.Operation
-	tokens, conflicts := map[int64]bool{}, 0
+	fences, conflicts := map[int64]bool{}, 0
 	for _, c := range calls {
 		if c.Kind == acquireLease && c.Outcome == done {
-			tokens[c.Token] = true
+			fences[c.Token] = true
 		}
 	}
 	calls = append(calls, lateAttempts(calls)...)
 	// Tokens only grow, as a plan's version does.
 	if !narrow(calls, (*leaseCall).seen, func(c *leaseCall) (begun, returned *int64) { return &c.Call, &c.Return }) {
-		return porcupine.Illegal, len(tokens)
+		return porcupine.Illegal, len(fences)
 	}
 	for i, c := range calls {
 		if c.Outcome == conflicted {
-			// They change nothing, and their times fit their tokens: a part is enough.
+			// They change nothing, and their times fit their fences: a part is enough.
 			if conflicts++; conflicts > 500 && conflicts%50 > 0 {
 				continue
 			}
@@ -190,17 +190,17 @@ func checkLease(t *testing.T, calls []leaseCall) (result porcupine.CheckResult, 
 		operations = append(operations, porcupine.Operation{ClientId: i, Input: c, Call: c.Call, Return: c.Return})
 	}
 	result = porcupine.CheckOperationsTimeout(leaseModel, operations, time.Until(await.End(t)))
-	t.Logf("%d calls, %d conflicts, %d leases: %s", len(calls), conflicts, len(tokens), result)
-	return result, len(tokens)
+	t.Logf("%d calls, %d conflicts, %d leases: %s", len(calls), conflicts, len(fences), result)
+	return result, len(fences)
 }
 
 // lateAttempts returns the acquisitions by attempts whose answers were lost, and which
 // arrived after others of the same call had been answered. Their owners do not know the
-// token, but others saw it: before the owner acquired the lease again, or without that.
+// fence, but others saw it: before the owner acquired the lease again, or without that.
 func lateAttempts(calls []leaseCall) (late []leaseCall) {
 	type holder struct {
 		owner string
-		token int64
+		fence int64
 	}
 	doubts, known, seen := map[string]int64{}, map[holder]int64{}, map[holder]int64{}
 	earliest := func(times map[holder]int64, of holder, at int64) {
@@ -222,7 +222,7 @@ func lateAttempts(calls []leaseCall) (late []leaseCall) {
 	for of, at := range seen {
 		acquired, isKnown := known[of]
 		if doubt, ok := doubts[of.owner]; ok && doubt < at && (!isKnown || at < acquired) {
-			late = append(late, leaseCall{Kind: acquireLease, Owner: of.owner, Outcome: done, Token: of.token, Call: doubt, Return: math.MaxInt64})
+			late = append(late, leaseCall{Kind: acquireLease, Owner: of.owner, Outcome: done, Token: of.fence, Call: doubt, Return: math.MaxInt64})
 		}
 	}
 	return late
@@ -245,7 +245,7 @@ func TestLateAttemptOfALease(t *testing.T) {
 	}
 }
 
-// seen returns the token under which a call took effect, or 0 if it does not show that.
+// seen returns the fence under which a call took effect, or 0 if it does not show that.
 func (c *leaseCall) seen() int64 {
 	switch {
 	case c.Outcome == conflicted:

@@ -37,15 +37,15 @@ type holderReport struct {
 	// Lost those whose context ended as it should.
 	Acted, Lost int
 	// Renewed counts the old leases that could be renewed, and Accepted the writes under
-	// their tokens. Naive counts the writes without a token that were accepted after those.
+	// their fences. Naive counts the writes without a fence that were accepted after those.
 	Renewed, Accepted, Naive int
 }
 
 // A process that holds leases of sessions and plans is stopped until others have taken
 // them, and continued. It finds at its first look that it has lost them, and can do nothing
-// with the old tokens: also if it writes without a look. What it writes without a token is
+// with the old fences: also if it writes without a look. What it writes without a fence is
 // accepted.
-// Guarantee: Leases: A process that was stopped writes nothing with an old token.
+// Guarantee: Leases: A process that was stopped writes nothing with an old fence.
 func TestStoppedHolder(t *testing.T) {
 	databaseURL := pgtest.NewDatabase(t)
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
@@ -145,7 +145,7 @@ func (task holdTask) stop(t *testing.T, store *agentstore.Store) (held bool) {
 		t.Errorf("the successor holds %+v, %v", page.Items, err)
 	}
 	for _, id := range task.Sessions {
-		// The write before the stop, and the one without a token.
+		// The write before the stop, and the one without a fence.
 		if session, err := store.Sessions().Get(t.Context(), id); err != nil || session.MessageCount != 2 {
 			t.Errorf("%d messages, %v", session.MessageCount, err)
 		}
@@ -159,10 +159,10 @@ func (task holdTask) stop(t *testing.T, store *agentstore.Store) (held bool) {
 	return true
 }
 
-// writesUnder are the ways to write to a session under a token.
-func writesUnder(ctx context.Context, store repo.Store, session repo.ID, token int64) []func() error {
+// writesUnder are the ways to write to a session under a fence.
+func writesUnder(ctx context.Context, store repo.Store, session repo.ID, fence int64) []func() error {
 	write := func(r repo.Repositories, turn repo.Turn) error {
-		turn.Messages, turn.Fence = []repo.NewMessage{{Role: repo.RoleUser, Content: "of the stopped one"}}, token
+		turn.Messages, turn.Fence = []repo.NewMessage{{Role: repo.RoleUser, Content: "of the stopped one"}}, fence
 		turn.SessionID = session
 		_, err := r.Sessions().AppendTurn(ctx, turn)
 		return err
@@ -180,22 +180,22 @@ func writesUnder(ctx context.Context, store repo.Store, session repo.ID, token i
 	}
 }
 
-// naiveCheckpoint is what the process reports as progress without a token.
-const naiveCheckpoint = "without a token"
+// naiveCheckpoint is what the process reports as progress without a fence.
+const naiveCheckpoint = "without a fence"
 
-// movesUnder are the ways to write to a plan under a token.
-func movesUnder(ctx context.Context, store repo.Store, plan repo.ID, token int64) []func() error {
+// movesUnder are the ways to write to a plan under a fence.
+func movesUnder(ctx context.Context, store repo.Store, plan repo.ID, fence int64) []func() error {
 	move := func(r repo.Repositories, transition repo.Transition) error {
-		_, err := r.Plans().Transition(ctx, plan, transition, repo.Cause{Reason: "by the stopped one", Fence: token})
+		_, err := r.Plans().Transition(ctx, plan, transition, repo.Cause{Reason: "by the stopped one", Fence: fence})
 		return err
 	}
-	checkpoint := "under a token"
-	if token == 0 {
+	checkpoint := "under a fence"
+	if fence == 0 {
 		checkpoint = naiveCheckpoint
 	}
 	return []func() error{
 		func() error {
-			_, err := store.Plans().Progress(ctx, plan, repo.Progress{CheckpointID: &checkpoint, Fence: token})
+			_, err := store.Plans().Progress(ctx, plan, repo.Progress{CheckpointID: &checkpoint, Fence: fence})
 			return err
 		},
 		func() error { return move(store, repo.TransitionComplete) },
@@ -215,8 +215,8 @@ func runHolder(ctx context.Context, task holdTask) error {
 	defer func() { _ = store.Close() }()
 	const owner = "holder"
 	var held []*repo.HeldLease
-	var under []func(token int64) []func() error // the ways to write to what is held
-	hold := func(key repo.LeaseKey, ways func(token int64) []func() error) error {
+	var under []func(fence int64) []func() error // the ways to write to what is held
+	hold := func(key repo.LeaseKey, ways func(fence int64) []func() error) error {
 		// short: the process is stopped until it is over; if it is over before, the process tries again or has lost it, too
 		lease, err := repo.Hold(ctx, store, repo.NewLease{Key: key, Owner: owner, TTL: repo.MinLeaseTTL})
 		if err != nil {
@@ -226,7 +226,7 @@ func runHolder(ctx context.Context, task holdTask) error {
 		return ways(lease.Lease().Fence)[0]()
 	}
 	for _, id := range task.Sessions {
-		if err := hold(repo.SessionLease(id), func(token int64) []func() error { return writesUnder(ctx, store, id, token) }); err != nil {
+		if err := hold(repo.SessionLease(id), func(fence int64) []func() error { return writesUnder(ctx, store, id, fence) }); err != nil {
 			return err
 		}
 	}
@@ -237,7 +237,7 @@ func runHolder(ctx context.Context, task holdTask) error {
 		return fmt.Errorf("claimed %d plans: %w", len(claimed), err)
 	}
 	for _, c := range claimed {
-		if err := hold(c.Lease.Key, func(token int64) []func() error { return movesUnder(ctx, store, c.Plan.ID, token) }); err != nil {
+		if err := hold(c.Lease.Key, func(fence int64) []func() error { return movesUnder(ctx, store, c.Plan.ID, fence) }); err != nil {
 			if late := time.Now().After(begun.Add(repo.MinLeaseTTL / 2)); late { // short: a claim may have expired before it was held
 				fmt.Println("late")
 				return nil

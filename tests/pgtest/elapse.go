@@ -40,7 +40,7 @@ func age(t *testing.T, database Database, d time.Duration, what repotest.Aged) {
 	}
 	moved := int64(0)
 	for _, lease := range what.Leases {
-		moved += move("leases", "expires_at", "kind = $2 AND name = $3 AND token = $4", lease.Key.Kind, lease.Key.Name, lease.Fence)
+		moved += move("leases", "expires_at", "kind = $2 AND name = $3 AND fence = $4", lease.Key.Kind, lease.Key.Name, lease.Fence)
 	}
 	for _, stream := range what.Streams {
 		moved += move("streams", "expires_at", "id = $2", pgtype.UUID{Bytes: stream.ID, Valid: true})

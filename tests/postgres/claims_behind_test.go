@@ -18,7 +18,7 @@ import (
 
 const (
 	lockThem = "SELECT FROM plans WHERE namespace = 'queue' FOR UPDATE"
-	holdThem = `INSERT INTO leases (namespace, kind, name, owner, token, acquired_at, expires_at)
+	holdThem = `INSERT INTO leases (namespace, kind, name, owner, fence, acquired_at, expires_at)
 		SELECT 'local', 'plan', id::text, 'somebody', 1, now(), now() + interval '1 hour' FROM plans WHERE namespace = 'queue'`
 	// expireThem has all plans processed under claims that have expired.
 	expireThem = `WITH started AS (

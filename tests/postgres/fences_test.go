@@ -23,8 +23,8 @@ func acquireFor(t *testing.T, r repo.Repositories, key repo.LeaseKey) repo.Lease
 	return lease
 }
 
-func appendUnder(ctx context.Context, r repo.Repositories, id repo.ID, token int64) error {
-	_, err := r.Sessions().AppendTurn(ctx, repo.Turn{SessionID: id, Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "x"}}, Fence: token})
+func appendUnder(ctx context.Context, r repo.Repositories, id repo.ID, fence int64) error {
+	_, err := r.Sessions().AppendTurn(ctx, repo.Turn{SessionID: id, Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "x"}}, Fence: fence})
 	return err
 }
 
@@ -38,7 +38,7 @@ func createWith(t *testing.T, store *agentstore.Store, id repo.ID) {
 func wantFencedBy(t *testing.T, err error, lease repo.Lease) {
 	t.Helper()
 	if fenced, is := errors.AsType[*repo.FencedError](err); !is || fenced.Latest != lease.Fence {
-		t.Errorf("%v, want a refusal because of token %d", err, lease.Fence)
+		t.Errorf("%v, want a refusal because of fence %d", err, lease.Fence)
 	}
 }
 
@@ -170,8 +170,8 @@ func TestFenceWaitsForAWrite(t *testing.T) {
 	}
 }
 
-// While a session is locked, writes with the latest token, an old one and none queue, and
-// others with and without tokens join their groups. Each gets its own answer.
+// While a session is locked, writes with the latest fence, an old one and none queue, and
+// others with and without fences join their groups. Each gets its own answer.
 func TestFencedGroups(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 6})
@@ -196,11 +196,11 @@ func TestFencedGroups(t *testing.T) {
 	pgtest.Exec(t, tx, "SELECT FROM session_counters ORDER BY session_id FOR UPDATE")
 	for _, h := range holders {
 		for writer := range writers {
-			token := []int64{h.latest.Fence, 0, h.old.Fence}[writer%3]
+			fence := []int64{h.latest.Fence, 0, h.old.Fence}[writer%3]
 			running.Go(func() {
 				for range 4 {
-					err := appendUnder(t.Context(), store, h.id, token)
-					if token == h.old.Fence {
+					err := appendUnder(t.Context(), store, h.id, fence)
+					if fence == h.old.Fence {
 						wantFencedBy(t, err, h.latest)
 					} else if err != nil {
 						t.Error(err)

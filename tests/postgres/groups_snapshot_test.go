@@ -101,7 +101,7 @@ func blocksBesideASnapshot(t *testing.T, prepare func(*testing.T, *agentstore.St
 	pgtest.Exec(t, conn, `DO $$ BEGIN
 		FOR i IN 1..20000 LOOP
 			UPDATE session_counters SET fence = fence;
-			UPDATE leases SET token = token;
+			UPDATE leases SET fence = fence;
 		END LOOP;
 		FOR i IN 1..10 LOOP
 			UPDATE plans SET version = version;

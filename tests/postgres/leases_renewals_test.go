@@ -98,7 +98,7 @@ func TestRenewalsBesideASnapshot(t *testing.T) {
 	conn := pgtest.Connect(t, databaseURL)
 	renew := func(hint pgtype.TID, hours float64) db.LeaseRenewManyRow {
 		rows, err := db.New().LeaseRenewMany(t.Context(), conn, db.LeaseRenewManyParams{
-			Kinds: []string{"k"}, Names: []string{"one"}, Tokens: []int64{held[0].Fence}, TtlsSeconds: []float64{3600 * hours},
+			Kinds: []string{"k"}, Names: []string{"one"}, Fences: []int64{held[0].Fence}, TtlsSeconds: []float64{3600 * hours},
 			Hints: []pgtype.TID{hint}, Namespaces: []string{repo.DefaultNamespace},
 		})
 		if err != nil || len(rows) != 1 {

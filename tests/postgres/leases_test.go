@@ -34,9 +34,9 @@ func mustAcquireA(t *testing.T, r repo.Repositories, owner string) repo.Lease {
 	return lease
 }
 
-// A lease gets its token, and its life begins, after the wait for others: whether they leave
+// A lease gets its fence, and its life begins, after the wait for others: whether they leave
 // a free row behind or none.
-// Guarantee: Leases: A token is larger than all before it.
+// Guarantee: Leases: A fence is larger than all before it.
 func TestLeaseTokenAfterTheWait(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]string{"freed": "", "deleted": "DELETE FROM leases"} {
@@ -64,7 +64,7 @@ func TestLeaseTokenAfterTheWait(t *testing.T) {
 			}
 			lease := <-acquired
 			if lease.Fence <= before.Fence {
-				t.Errorf("the token is %d, after %d of a lease that was released meanwhile", lease.Fence, before.Fence)
+				t.Errorf("the fence is %d, after %d of a lease that was released meanwhile", lease.Fence, before.Fence)
 			}
 			if lease.AcquiredAt.Before(end) || lease.ExpiresAt.Before(end.Add(time.Hour)) {
 				t.Errorf("the lease begins at %v, before the end of the wait at %v", lease.AcquiredAt, end)
@@ -81,15 +81,15 @@ func TestLeaseTokensOfContenders(t *testing.T) {
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: contenders})
 	ctx := await.Context(t)
 	naive := naivePool(t, store)
-	pgtest.Exec(t, naive, "CREATE TABLE naive (name text PRIMARY KEY, token bigint); CREATE SEQUENCE naive_tokens")
-	notLarger := func(acquire func() (int64, error), release func(token int64) error) (smaller int32) {
+	pgtest.Exec(t, naive, "CREATE TABLE naive (name text PRIMARY KEY, fence bigint); CREATE SEQUENCE naive_tokens")
+	notLarger := func(acquire func() (int64, error), release func(fence int64) error) (smaller int32) {
 		var last atomic.Int64
 		var times, wrong atomic.Int32
 		var running sync.WaitGroup
 		for range contenders {
 			running.Go(func() {
 				for times.Load() < enough {
-					token, err := acquire()
+					fence, err := acquire()
 					if errors.Is(err, repo.ErrConflict) || errors.Is(err, pgx.ErrNoRows) {
 						continue
 					}
@@ -98,10 +98,10 @@ func TestLeaseTokensOfContenders(t *testing.T) {
 						return
 					}
 					times.Add(1)
-					if last.Swap(token) >= token {
+					if last.Swap(fence) >= fence {
 						wrong.Add(1)
 					}
-					if err := release(token); err != nil {
+					if err := release(fence); err != nil {
 						t.Error(err)
 						return
 					}
@@ -114,19 +114,19 @@ func TestLeaseTokensOfContenders(t *testing.T) {
 	smaller := notLarger(func() (int64, error) {
 		lease, err := acquireA(ctx, store, repo.NewID().String())
 		return lease.Fence, err
-	}, func(token int64) error { return store.Leases().Release(ctx, repo.Lease{Key: leaseOfA, Fence: token}) })
+	}, func(fence int64) error { return store.Leases().Release(ctx, repo.Lease{Key: leaseOfA, Fence: fence}) })
 	if smaller > 0 {
-		t.Errorf("%d tokens were not larger than the one before", smaller)
+		t.Errorf("%d fences were not larger than the one before", smaller)
 	}
-	smaller = notLarger(func() (token int64, err error) {
+	smaller = notLarger(func() (fence int64, err error) {
 		// The pause is one that the server may make between any two steps.
-		err = naive.QueryRow(ctx, `WITH given AS MATERIALIZED (SELECT nextval('naive_tokens') AS token),
-			paused AS MATERIALIZED (SELECT token, pg_sleep(random() * 0.003) FROM given)
-			INSERT INTO naive (name, token) SELECT 'a', p.token FROM paused p ON CONFLICT DO NOTHING RETURNING token`).Scan(&token)
-		return token, err
+		err = naive.QueryRow(ctx, `WITH given AS MATERIALIZED (SELECT nextval('naive_tokens') AS fence),
+			paused AS MATERIALIZED (SELECT fence, pg_sleep(random() * 0.003) FROM given)
+			INSERT INTO naive (name, fence) SELECT 'a', p.fence FROM paused p ON CONFLICT DO NOTHING RETURNING fence`).Scan(&fence)
+		return fence, err
 	}, func(int64) error { _, err := naive.Exec(ctx, "DELETE FROM naive"); return err })
 	if smaller == 0 {
-		t.Error("the naive tokens grow: this test would not find one that does not")
+		t.Error("the naive fences grow: this test would not find one that does not")
 	}
 }
 
@@ -171,7 +171,7 @@ func TestLeaseRenewedTooLate(t *testing.T) {
 	}
 }
 
-// Where the clock is behind, a token is still larger than the one before: the row of the key
+// Where the clock is behind, a fence is still larger than the one before: the row of the key
 // counts, and the fence of the session or plan, also if there is no row.
 func TestLeaseTokensWhereTheClockIsBehind(t *testing.T) {
 	t.Parallel()
@@ -180,11 +180,11 @@ func TestLeaseTokensWhereTheClockIsBehind(t *testing.T) {
 	wants := func(lease repo.Lease, want int64) {
 		t.Helper()
 		if lease.Fence != want {
-			t.Errorf("the token of %+v is not %d", lease, want)
+			t.Errorf("the fence of %+v is not %d", lease, want)
 		}
 	}
 	first := mustAcquireA(t, store, "first")
-	pgtest.Exec(t, store.Pool(), "UPDATE leases SET token = $1", ahead)
+	pgtest.Exec(t, store.Pool(), "UPDATE leases SET fence = $1", ahead)
 	first.Fence = ahead
 	if err := store.Leases().Release(t.Context(), first); err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func TestLeaseTokensWhereTheClockIsBehind(t *testing.T) {
 	plan := queuePlans(t, store, "queue", 1)[0]
 	pgtest.Exec(t, store.Pool(), "UPDATE plans SET fence = $1", ahead)
 	wants(acquireFor(t, store, repo.PlanLease(plan)), ahead+1)
-	pgtest.Exec(t, store.Pool(), "UPDATE leases SET expires_at = now(), token = token + 1")
+	pgtest.Exec(t, store.Pool(), "UPDATE leases SET expires_at = now(), fence = fence + 1")
 	wants(claimOne(t, store, "queue").Lease, ahead+3)
 	if _, err := store.Plans().Transition(t.Context(), plan, repo.TransitionComplete, repo.Cause{Fence: ahead + 3}); err != nil {
 		t.Fatal(err)
@@ -211,11 +211,11 @@ func TestLeaseTokensWhereTheClockIsBehind(t *testing.T) {
 func TestLeaseRowsThatWereFreeForADay(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 3})
-	pgtest.Exec(t, store.Pool(), `INSERT INTO leases (kind, name, token, acquired_at, expires_at)
+	pgtest.Exec(t, store.Pool(), `INSERT INTO leases (kind, name, fence, acquired_at, expires_at)
 		SELECT 'project', n, n, now() - interval '1 hour' * n, '-infinity' FROM generate_series(13, 36) AS n`)
 	wants := func(want string) {
 		t.Helper()
-		if got := pgtest.Value[string](t, store.Pool(), "SELECT concat_ws(' ', count(*), min(token), max(token)) FROM leases WHERE kind = 'project' AND name <> 'a'"); got != want {
+		if got := pgtest.Value[string](t, store.Pool(), "SELECT concat_ws(' ', count(*), min(fence), max(fence)) FROM leases WHERE kind = 'project' AND name <> 'a'"); got != want {
 			t.Errorf("free rows: number, youngest, oldest: %s; want %s", got, want)
 		}
 	}
@@ -374,7 +374,7 @@ func TestLeaseAnswersLost(t *testing.T) {
 		"acquire": func() error {
 			again, err := acquireA(t.Context(), store, "own")
 			if err == nil && again.Fence != held.Fence {
-				t.Errorf("acquired again: token %d, not %d", again.Fence, held.Fence)
+				t.Errorf("acquired again: fence %d, not %d", again.Fence, held.Fence)
 			}
 			return err
 		},
@@ -430,7 +430,7 @@ func TestLeaseListAtTheExpiry(t *testing.T) {
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 2})
 	// Without indexes the list is sorted: all rows are selected before the first is returned.
 	pgtest.Exec(t, store.Pool(), "ALTER TABLE leases DROP CONSTRAINT leases_pkey; DROP INDEX leases_namespace_owner_kind_name_idx")
-	pgtest.Exec(t, store.Pool(), `INSERT INTO leases (name, kind, owner, token, acquired_at, expires_at)
+	pgtest.Exec(t, store.Pool(), `INSERT INTO leases (name, kind, owner, fence, acquired_at, expires_at)
 		SELECT n::text, 'k', 'o', n, now(), now() FROM generate_series(1, 2000) AS n`)
 	for range 10 {
 		pgtest.Exec(t, store.Pool(), "UPDATE leases SET expires_at = clock_timestamp() + interval '20 ms'")

@@ -80,7 +80,7 @@ SELECT 'local', 'held/' || n, '00000000-0000-0000-0000-000000000000', 'reason' F
 INSERT INTO state_scopes (id, session_id, namespace, name, version)
 SELECT id, id, NULL, NULL, 1 FROM sessions UNION ALL SELECT gen_random_uuid(), NULL, 'local', 'scope/' || n, 1 FROM generate_series(1, 5000) n;
 INSERT INTO state_values (scope_id, key, value, version) SELECT s.id, 'key/' || n, '1', 1 FROM state_scopes s, generate_series(0, 9) n;
-INSERT INTO leases (name, kind, owner, token, acquired_at, expires_at)
+INSERT INTO leases (name, kind, owner, fence, acquired_at, expires_at)
 SELECT 'name/' || n, 'kind/' || n % 20, 'owner/' || n % 20, n, now(), now() + interval '1 hour' FROM generate_series(1, 5000) n;
 INSERT INTO streams (id, key, owner, opener, began, fence, status, ttl, expires_at)
 SELECT gen_random_uuid(), 'key/' || n / 2, 'owner/' || n, gen_random_uuid(), n, n, CASE n % 2 WHEN 0 THEN 'finished' ELSE 'open' END, '1 minute',

@@ -82,7 +82,7 @@ var planRules = map[string]string{
 	"leases_name_check":                     "name = repeat('x', 769)",
 	"leases_kind_check":                     "kind = ''",
 	"leases_owner_check":                    "owner = repeat('é', 513)",
-	"leases_token_check":                    "token = -1",
+	"leases_fence_check":                    "fence = -1",
 	"leases_namespace_check":                "namespace = ''",
 	"streams_namespace_check":               "namespace = ''",
 	"streams_namespace_key_began_key":       "id = gen_random_uuid(), status = 'finished'",

@@ -39,7 +39,7 @@ var claimMutants = []mutant{
 	{"claims/an answer without end", in("internal/rules", "Choice.fitting", neverAll("fits")), inPool("Claims/Bytes")},
 	{"claims/what does not fit loses its turn", in("internal/rules", "Choice.fitting", dropAssign("c.behind", "most")), test("internal/rules", "TestPickBytesInTurns")},
 	{"claims/more is locked than is taken", in("internal/rules", "Choice.Tries", neverAll("largest")), test("internal/rules", "TestTriesBesideLocks")},
-	{"claims/a plan that is started without its lease", query("PlanClaimStart", always("l.token")), inPostgres("TestClaimsBesideLostLeases")},
+	{"claims/a plan that is started without its lease", query("PlanClaimStart", always("l.fence")), inPostgres("TestClaimsBesideLostLeases")},
 	{"claims/a plan that is not due", in("internal/rules", "IsDue", always("WaitsSince")), inMemory("Claims/Due")},
 	{"claims/failures without end", in("internal/rules", "Moved", always("p.Attempt")), inPool("Claims/Retry")},
 	{"claims/a final failure is tried again", in("internal/rules", "Moved", never("cause.Final")), inPool("Claims/Retry")},

@@ -75,11 +75,11 @@ func writeWorkloads() []workload {
 		},
 		appendWorkload(1, 1, []string{wayNaive, wayBare, wayCounted}, latencyGoal(wayOurs, wayBare, 1.15)),
 		{
-			name: "append-fenced", title: "1 writer, 1 session, with the token of a lease", unit: "appends/s",
+			name: "append-fenced", title: "1 writer, 1 session, with the fence of a lease", unit: "appends/s",
 			prepare: fenced(1), goals: []goal{latencyGoal(wayFenced, wayOurs, 1.05)},
 		},
 		{
-			name: "append-fenced-64w-1000s", title: "64 writers, 1,000 sessions, with tokens of their leases", unit: "appends/s",
+			name: "append-fenced-64w-1000s", title: "64 writers, 1,000 sessions, with fences of their leases", unit: "appends/s",
 			prepare: fenced(64), goals: []goal{{subject: wayFenced, baseline: wayOurs, figure: 0.9}},
 		},
 		{

@@ -60,7 +60,7 @@ func (c *choosing) write(ctx context.Context, owners []string) (rows []Claimed, 
 	for place, one := range c.Taken {
 		if i := slices.IndexFunc(started, func(plan db.Plan) bool { return plan.ID.Bytes == one.Plan }); i >= 0 {
 			rows = append(rows, Claimed{started[i], convert.Lease(repo.PlanLease(one.Plan), db.LeaseGetRow{
-				Owner: owners[place], Token: c.locked[one.Plan].Token, AcquiredAt: now, ExpiresAt: until,
+				Owner: owners[place], Fence: c.locked[one.Plan].Fence, AcquiredAt: now, ExpiresAt: until,
 			}), place})
 		}
 	}
@@ -83,7 +83,7 @@ func (w *claimWrites) add(one rules.Candidate, row db.PlanClaimLockRow, owner st
 	row.Version++
 	w.step(row, repo.TransitionStart, repo.PlanQueued, repo.PlanProcessing, owner, "")
 	w.start.Ids, w.start.Versions = append(w.start.Ids, row.ID), append(w.start.Versions, row.Version)
-	w.start.Attempts, w.start.Tokens = append(w.start.Attempts, row.Attempt), append(w.start.Tokens, row.Token)
+	w.start.Attempts, w.start.Fences = append(w.start.Attempts, row.Attempt), append(w.start.Fences, row.Fence)
 	w.note.Owners, w.note.Bytes = append(w.note.Owners, owner), append(w.note.Bytes, int32(one.Bytes))
 }
 
@@ -98,7 +98,7 @@ func (w *claimWrites) step(row db.PlanClaimLockRow, transition repo.Transition, 
 func (w *claimWrites) statements(ctx context.Context, started *[]db.Plan) *conn.Pipeline {
 	p := &conn.Pipeline{}
 	if len(w.start.Ids) > 0 {
-		w.lease.Ids, w.lease.Owners, w.lease.Tokens = w.start.Ids, w.note.Owners, w.start.Tokens
+		w.lease.Ids, w.lease.Owners, w.lease.Fences = w.start.Ids, w.note.Owners, w.start.Fences
 		w.note.Ids, w.note.Versions = w.start.Ids, w.start.Versions
 		p.Add(func(q db.DBTX) error { return queries.PlanClaimLease(ctx, q, w.lease) })
 		p.Add(func(q db.DBTX) (err error) {

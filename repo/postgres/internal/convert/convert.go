@@ -219,5 +219,5 @@ func SessionNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "sessi
 
 // Lease returns the lease with a key.
 func Lease(key repo.LeaseKey, row db.LeaseGetRow) repo.Lease {
-	return repo.Lease{Key: key, Owner: row.Owner, Fence: row.Token, AcquiredAt: row.AcquiredAt.UTC(), ExpiresAt: row.ExpiresAt.UTC()}
+	return repo.Lease{Key: key, Owner: row.Owner, Fence: row.Fence, AcquiredAt: row.AcquiredAt.UTC(), ExpiresAt: row.ExpiresAt.UTC()}
 }

@@ -15,7 +15,7 @@ func (c *counterRow) fenceOf(session repo.ID) rules.Fence {
 	return rules.Fence{Key: repo.SessionLease(session), Latest: c.fence, Only: c.fencedOnly}
 }
 
-// refusal returns the error of a turn that was not accepted. If it is for want of a token, or for an expected
+// refusal returns the error of a turn that was not accepted. If it is for want of a fence, or for an expected
 // sequence that is to come, an earlier attempt may arrive when the session takes writes without one, or is there.
 func (a *Turn) refusal(err error) error {
 	fenced, isFenced := errors.AsType[*repo.FencedError](err)
@@ -26,14 +26,14 @@ func (a *Turn) refusal(err error) error {
 	return err
 }
 
-// isAhead reports a write that was refused because its token is larger than what the
+// isAhead reports a write that was refused because its fence is larger than what the
 // session or plan knew of.
 func isAhead(err error) bool {
 	fenced, is := errors.AsType[*repo.FencedError](err)
 	return is && fenced.Fence > fenced.Latest
 }
 
-// catchUp tells a session of the lease whose token it did not know. It returns nil if the
+// catchUp tells a session of the lease whose fence it did not know. It returns nil if the
 // write may be tried again.
 func catchUp(ctx context.Context, q db.DBTX, refused error) error {
 	fenced, _ := errors.AsType[*repo.FencedError](refused)

@@ -89,7 +89,7 @@ type counterRow struct {
 	hint pgtype.TID // see hints
 	// updated is when it is updated.
 	updated time.Time
-	// fence is the latest token of the session's lease. fencedOnly: writes need a token.
+	// fence is the latest fence of the session's lease. fencedOnly: writes need a fence.
 	fence      int64
 	fencedOnly bool
 	// patience: see patienceOf.
