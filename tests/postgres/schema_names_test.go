@@ -14,7 +14,7 @@ import (
 // migrated database: if a constraint is renamed, its errors must still be recognized.
 func TestConstraintNames(t *testing.T) {
 	t.Parallel()
-	file, err := parser.ParseFile(token.NewFileSet(), "../../repo/postgres/constraints.go", nil, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(token.NewFileSet(), "../../repo/postgres/internal/convert/constraints.go", nil, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}

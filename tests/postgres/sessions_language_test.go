@@ -88,7 +88,7 @@ func TestFatalInAnyLanguage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := postgres.New(pgsettings.Checked{Pool: pgtest.NewPool(t, played(t, test.answer))}, postgres.Options{})
-			_, err := store.Sessions().AddUsage(t.Context(), repo.NewID(), repo.NewUsage{InputTokens: 1})
+			_, err := store.Sessions().Create(t.Context(), repo.NewSession{})
 			for _, sentinel := range repo.Sentinels() {
 				if errors.Is(err, sentinel) != errors.Is(test.want, sentinel) {
 					t.Errorf("%v is %q: %t", err, sentinel, errors.Is(err, sentinel))

@@ -77,6 +77,8 @@ const (
 
 var table = map[string]entry{
 	"agentstore.Open": {nothing: owner}, "agentstore.OpenPool": {nothing: owner}, "agentstore.WithTx": {nothing: owner},
+	"agentstore.NewSpread": {nothing: owner}, "agentstore.Spread.Place": {nothing: owner},
+	"agentstore.Spread.In": {nothing: "gives the view of a namespace, as Store.In does, which is asked"},
 	"agentstore.Store.In": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
 		return w.store.In(q.namespace).Sessions().LastMessages(ctx, q.session, 10)
 	}},
@@ -108,7 +110,7 @@ var table = map[string]entry{
 		return done, err
 	}},
 	"repo.Snooze": {nothing: pure}, "repo.Final": {nothing: pure}, "repo.ReasonOf": {nothing: pure}, "repo.JoinKey": {nothing: pure},
-	"repo.Bucket": {nothing: pure}, "repo.ParseID": {nothing: pure}, "repo.ParseActionName": {nothing: pure},
+	"repo.Bucket": {nothing: pure}, "repo.ParseID": {nothing: pure}, "repo.ID.Compare": {nothing: pure}, "repo.ID.UnmarshalText": {nothing: pure}, "repo.ParseActionName": {nothing: pure},
 	"repo.CostOf": {nothing: pure}, "repo.SessionLease": {nothing: pure},
 	"repo.PlanLease": {nothing: pure}, "repo.ScopeState.Value": {nothing: pure},
 
