@@ -40,10 +40,13 @@ func DeleteWithPlans(
 	return deleted, err
 }
 
-// cancel cancels a plan, and what is live below it.
+// cancel cancels a plan, and what is live below it. One that is gone by then, with what was below it, is as cancelled.
 func cancel(ctx context.Context, plans repo.Plans, id repo.ID, stage repo.Stage, cause repo.Cause) error {
 	if stage.Live() {
 		_, err := plans.Transition(ctx, id, repo.TransitionCancel, cause)
+		if errors.Is(err, repo.ErrNotFound) {
+			return nil
+		}
 		conflict, ended := errors.AsType[*repo.TransitionConflictError](err)
 		if !ended || conflict.Live() {
 			return err

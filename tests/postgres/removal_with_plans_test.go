@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -12,17 +13,14 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// A session is deleted with its plans, beside turns and links that add some, workers that claim and complete them, and others who
-// cancel them: afterwards none that was linked is live, nor anything below one, and the plans of others are as they were.
+// A session is deleted with its plans, beside uses and a link that add some, workers that claim and complete them, and somebody who
+// cancels and deletes them: afterwards none that was linked is live, nor anything below one, and the plans of others are as they were.
 //
 // Guarantee: Deletion: With DeleteWithPlans no plan of a deleted session is live.
 func TestDeleteWithPlans(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"memory://" + t.Name(), pgtest.NewDatabase(t)} {
-		store := pgtest.OpenStore(t, url, agentstore.Options{MaxConns: 8})
-		if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "pay", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
-			t.Fatal(err)
-		}
+		store := openWithPay(t, url)
 		others := usePay(t, store, repo.UseAction{SessionID: pgtest.NewSession(t, store)})
 		for round := range 8 {
 			deleteWithPlans(t, store, round)
@@ -34,6 +32,17 @@ func TestDeleteWithPlans(t *testing.T) {
 			t.Errorf("another session's plan: %+v, %v", kept, err)
 		}
 	}
+}
+
+// openWithPay opens a store that has the action "pay".
+func openWithPay(t *testing.T, url string) *agentstore.Store {
+	t.Helper()
+	store := pgtest.OpenStore(t, url, agentstore.Options{MaxConns: 8})
+	action := repo.NewAction{Name: "pay", ActionDefinition: repo.ActionDefinition{Reusable: true}}
+	if _, err := store.Actions().Create(t.Context(), action); err != nil {
+		t.Fatal(err)
+	}
+	return store
 }
 
 func usePay(t *testing.T, store repo.Store, use repo.UseAction) repo.Plan {
@@ -62,6 +71,7 @@ func deleteWithPlans(t *testing.T, store *agentstore.Store, round int) {
 		use(repo.UseAction{SessionID: session})
 	}
 	use(repo.UseAction{ParentID: made[0]})
+	child := made[len(made)-1] // which has no link
 	loose := usePay(t, store, repo.UseAction{})
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -87,10 +97,20 @@ func deleteWithPlans(t *testing.T, store *agentstore.Store, round int) {
 				_, err := store.Plans().Transition(ctx, c.Plan.ID, repo.TransitionComplete, repo.Cause{Fence: c.Lease.Fence})
 				_, conflict := errors.AsType[*repo.TransitionConflictError](err)
 				_, fenced := errors.AsType[*repo.FencedError](err)
-				if err != nil && !conflict && !fenced {
+				if err != nil && !conflict && !fenced && !errors.Is(err, repo.ErrNotFound) { // somebody else has deleted it
 					t.Error(err)
 				}
 			}
+		}
+	})
+	all.Go(func() {
+		for i := range 10 {
+			mu.Lock()
+			id := made[i%len(made)]
+			mu.Unlock()
+			// It may be ended, or gone, by then.
+			_, _ = store.Plans().Transition(ctx, id, repo.TransitionCancel, repo.Cause{Reason: "by somebody else"})
+			_ = store.Plans().Delete(ctx, id)
 		}
 	})
 	var deleted repo.DeletedSession
@@ -106,12 +126,12 @@ func deleteWithPlans(t *testing.T, store *agentstore.Store, round int) {
 	}
 	for _, id := range made {
 		plan, err := store.Plans().Get(ctx, id)
-		if err != nil || plan.Live() {
+		if gone := errors.Is(err, repo.ErrNotFound); !gone && (err != nil || plan.Live()) {
 			t.Errorf("a plan of the session is %s/%s, %v", plan.Phase, plan.State, err)
 		}
-	}
-	if below := 1; len(deleted.Plans) != len(made)-below {
-		t.Errorf("the deletion names %d of %d plans", len(deleted.Plans), len(made)-below)
+		if named := slices.ContainsFunc(deleted.Plans, func(p repo.LinkedPlan) bool { return p.ID == id }); err == nil && id != child && !named {
+			t.Errorf("the deletion does not name %s", id)
+		}
 	}
 }
 
@@ -119,10 +139,7 @@ func deleteWithPlans(t *testing.T, store *agentstore.Store, round int) {
 func TestDeleteWithPlansRefused(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"memory://" + t.Name(), pgtest.NewDatabase(t)} {
-		store := pgtest.OpenStore(t, url, agentstore.Options{})
-		if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "pay", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
-			t.Fatal(err)
-		}
+		store := openWithPay(t, url)
 		session := pgtest.NewSession(t, store)
 		plan := usePay(t, store, repo.UseAction{SessionID: session})
 		good := repo.Cause{Reason: "deleted"}
@@ -159,10 +176,7 @@ func TestDeleteWithPlansRefused(t *testing.T) {
 func TestCancelThenDeleteMissesAPlan(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"memory://" + t.Name(), pgtest.NewDatabase(t)} {
-		store := pgtest.OpenStore(t, url, agentstore.Options{})
-		if _, err := store.Actions().Create(t.Context(), repo.NewAction{Name: "pay", ActionDefinition: repo.ActionDefinition{Reusable: true}}); err != nil {
-			t.Fatal(err)
-		}
+		store := openWithPay(t, url)
 		id := pgtest.NewSession(t, store)
 		usePay(t, store, repo.UseAction{SessionID: id})
 		session, err := store.Sessions().Get(t.Context(), id)
