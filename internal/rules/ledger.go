@@ -92,10 +92,10 @@ func (t *Turn) Add(rows *TurnRows) (made TurnChanges, err error) {
 	}
 	made.Usage = rows.Usage
 	if rows.AddedUsage != nil {
-		return made, UsageConflict(*t.Usage, t.SessionID, *rows.AddedUsage)
+		return made, usageConflict(*t.Usage, t.SessionID, *rows.AddedUsage)
 	}
 	made.AddsUsage = true
-	made.Usage, err = AddUsageWithin(t.SessionID, rows.Usage, rows.Budget, *t.Usage)
+	made.Usage, err = addUsageWithin(t.SessionID, rows.Usage, rows.Budget, *t.Usage)
 	return made, err
 }
 
@@ -112,11 +112,11 @@ func (c StateChanges) Apply(rows *TurnRows) (scopes []repo.ScopeVersion, values 
 	next := make(map[repo.Scope]int64, len(c.Scopes))
 	for i, scope := range c.Scopes {
 		if scope.Changed {
-			next[scope.Scope] = NextStateVersion(rows.Versions[i], rows.Now)
+			next[scope.Scope] = nextStateVersion(rows.Versions[i], rows.Now)
 		}
 	}
 	for i, change := range c.Changes {
-		value, err := ChangedState(change, rows.Values[i])
+		value, err := changedState(change, rows.Values[i])
 		if err != nil {
 			return nil, nil, err
 		}
@@ -146,9 +146,9 @@ func Follows(after, follows *int64, next int64) *int64 {
 	return after
 }
 
-// AddUsageWithin returns the sum of the two. Errors: LimitExceededError if the cost
-// would exceed the budget, unless that is nil; InvalidError (TooMuchUsage).
-func AddUsageWithin(sessionID repo.ID, total repo.Usage, budget *repo.Cost, add repo.NewUsage) (repo.Usage, error) {
+// addUsageWithin returns the sum of the two. Errors: LimitExceededError if the cost
+// would exceed the budget, unless that is nil; InvalidError as of AddUsage.
+func addUsageWithin(sessionID repo.ID, total repo.Usage, budget *repo.Cost, add repo.NewUsage) (repo.Usage, error) {
 	// The difference cannot overflow: no cost is negative, or above the budget.
 	if budget != nil && add.Cost > *budget-total.Cost {
 		return repo.Usage{}, &repo.LimitExceededError{Kind: "budget", ID: sessionID, Limit: int64(*budget), Current: int64(total.Cost), Requested: int64(add.Cost)}

@@ -204,20 +204,20 @@ func CheckUsage(u repo.Usage) error {
 	)
 }
 
-// NormalizeUsage checks the usage and returns it as it is stored: with an id.
-func NormalizeUsage(u repo.NewUsage) (repo.NewUsage, error) {
+// normalizeUsage checks the usage and returns it as it is stored: with an id.
+func normalizeUsage(u repo.NewUsage) (repo.NewUsage, error) {
 	if u.ID.IsZero() {
 		u.ID = repo.NewID()
 	}
 	return u, CheckUsage(repo.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, Cost: u.Cost})
 }
 
-// AddUsage returns the sum of the two. Errors: InvalidError (TooMuchUsage).
+// AddUsage returns the sum of the two. Errors: InvalidError if it cannot be stored.
 func AddUsage(total repo.Usage, add repo.NewUsage) (repo.Usage, error) {
 	if add.InputTokens > math.MaxInt64-total.InputTokens ||
 		add.OutputTokens > math.MaxInt64-total.OutputTokens ||
 		add.Cost > math.MaxInt64-total.Cost {
-		return repo.Usage{}, TooMuchUsage()
+		return repo.Usage{}, invalid("usage", "would pass 2^63-1 in total")
 	}
 	total.InputTokens += add.InputTokens
 	total.OutputTokens += add.OutputTokens
@@ -225,12 +225,9 @@ func AddUsage(total repo.Usage, add repo.NewUsage) (repo.Usage, error) {
 	return total, nil
 }
 
-// TooMuchUsage returns the error of a usage whose total cannot be stored.
-func TooMuchUsage() error { return invalid("usage", "would pass 2^63-1 in total") }
-
-// UsageConflict returns an error that says how the usage stored under the same id
+// usageConflict returns an error that says how the usage stored under the same id
 // differs, or nil.
-func UsageConflict(u repo.NewUsage, sessionID repo.ID, stored repo.Usage) error {
+func usageConflict(u repo.NewUsage, sessionID repo.ID, stored repo.Usage) error {
 	return conflict(func(field string) error {
 		return &repo.ExistsError{Kind: "usage", SessionID: sessionID, ID: u.ID, Field: field}
 	},

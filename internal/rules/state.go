@@ -199,21 +199,21 @@ func (s StateScope) Conflict(actual int64) error {
 	return &repo.VersionConflictError{Kind: "state", Scope: s.Scope, Expected: *s.IfVersion, Actual: actual}
 }
 
-// NextStateVersion returns the version after a change of a scope that is at version; now is the
+// nextStateVersion returns the version after a change of a scope that is at version; now is the
 // time of the change.
-func NextStateVersion(version int64, now time.Time) int64 {
+func nextStateVersion(version int64, now time.Time) int64 {
 	return max(version+1, now.UnixMicro())
 }
 
-// ChangedState returns the value that the normalized c gives to its key, or nil if it
+// changedState returns the value that the normalized c gives to its key, or nil if it
 // removes the key. stored is what the key has; nil: it does not exist. Errors:
 // VersionConflictError, RefusedError.
-func ChangedState(c repo.StateChange, stored *repo.StateValue) (json.RawMessage, error) {
+func changedState(c repo.StateChange, stored *repo.StateValue) (json.RawMessage, error) {
 	var version int64
 	if stored != nil {
 		version = stored.Version
 	}
-	if err := StateConflict(c, version); err != nil {
+	if err := stateConflict(c, version); err != nil {
 		return nil, err
 	}
 	switch c.Op {
@@ -229,9 +229,9 @@ func ChangedState(c repo.StateChange, stored *repo.StateValue) (json.RawMessage,
 	return c.Value, nil
 }
 
-// StateConflict returns the error of a change whose key is at version actual, or nil
+// stateConflict returns the error of a change whose key is at version actual, or nil
 // if the change may be made there.
-func StateConflict(c repo.StateChange, actual int64) error {
+func stateConflict(c repo.StateChange, actual int64) error {
 	if c.IfVersion == nil || *c.IfVersion == actual {
 		return nil
 	}
@@ -246,19 +246,19 @@ func incremented(c repo.StateChange, stored json.RawMessage) (json.RawMessage, e
 		// front.
 		n, err := strconv.ParseInt(string(bytes.Trim(stored, " \t\r\n")), 10, 64)
 		if err != nil {
-			return nil, NotIncremented(c, false)
+			return nil, notIncremented(c, false)
 		}
 		if c.By > 0 && n > math.MaxInt64-c.By || c.By < 0 && n < math.MinInt64-c.By {
-			return nil, NotIncremented(c, true)
+			return nil, notIncremented(c, true)
 		}
 		sum += n
 	}
 	return strconv.AppendInt(nil, sum, 10), nil
 }
 
-// NotIncremented returns the error of an increment of what is not an integer, or of
+// notIncremented returns the error of an increment of what is not an integer, or of
 // an integer whose sum is not one of 64 bits.
-func NotIncremented(c repo.StateChange, integer bool) error {
+func notIncremented(c repo.StateChange, integer bool) error {
 	reason := "is not a 64-bit integer"
 	if integer {
 		reason = "would no longer be a 64-bit integer"

@@ -49,7 +49,7 @@ type Turn struct {
 
 // UsageTurn returns the turn that Sessions.AddUsage is: of nothing but usage, which has an id.
 func UsageTurn(sessionID repo.ID, add repo.NewUsage) (*Turn, error) {
-	add, err := NormalizeUsage(add)
+	add, err := normalizeUsage(add)
 	return &Turn{SessionID: sessionID, Usage: &add, Unfenced: true}, err
 }
 
@@ -123,7 +123,7 @@ func (t *Turn) normalizeUsage(given *repo.NewUsage) error {
 	if given == nil {
 		return nil
 	}
-	usage, err := NormalizeUsage(*given)
+	usage, err := normalizeUsage(*given)
 	t.Usage = &usage
 	return within("usage.", err)
 }

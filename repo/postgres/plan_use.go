@@ -135,7 +135,6 @@ func (p *plans) use(ctx context.Context, id repo.ID, name repo.ActionName, use r
 	return plan, nil
 }
 
-// afterUse sets what the database decides.
 // underParent locks the parent's tree, and puts the plan into it.
 func underParent(ctx context.Context, q db.DBTX, plan *repo.Plan) error {
 	if _, err := queries.PlanLockTree(ctx, q, convert.UUID(plan.ParentID)); err != nil {

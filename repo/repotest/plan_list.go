@@ -186,7 +186,7 @@ func testPlanLinks(t *testing.T, r repo.Repositories) {
 	wantNotFound(t, r.Plans().Unlink(t.Context(), session.ID, missing), "plan", missing)
 }
 
-// Deleting a session keeps its plans, and returns how many were linked to it.
+// Deleting a session keeps its plans, and returns those that were linked to it.
 func testPlanSessionDelete(t *testing.T, r repo.Repositories) {
 	name, session := plain(t, r), create(t, r.Sessions())
 	other := create(t, r.Sessions())

@@ -16,7 +16,7 @@ var sessionMutants = []mutant{
 	{"sessions/in memory, deleted although in use", in("internal/rules", "Deletable", dropCase("inUse")), inMemory("Deletion/InUse")},
 	{"sessions/removed although restored", function("session_remove", never("session_counters")), inPostgres("TestRestoreBesideRemoval")},
 	{"sessions/removed although a fork has it", function("session_remove", never("needed.low")), inPostgres("TestRemovalOfALongSession")},
-	{"sessions/usage over the budget", in("internal/rules", "AddUsageWithin", never("add.Cost")), inPool("Usage")},
+	{"sessions/usage over the budget", in("internal/rules", "addUsageWithin", never("add.Cost")), inPool("Usage")},
 	{"sessions/an owner that is empty by mistake", in("internal/rules", "checkListOwner", never("f.Owner")), inMemory("Values/InvalidSessions")},
 }
 

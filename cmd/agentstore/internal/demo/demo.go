@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,7 +27,7 @@ const (
 // Run runs the demonstration on the database of config and writes a report. It
 // returns an error if a check fails. It leaves nothing in the database.
 func Run(ctx context.Context, config *pgxpool.Config, out io.Writer) (err error) {
-	scratch := "agentstore_demo_" + repo.NewID().String()
+	scratch := "agentstore_demo_" + strings.ReplaceAll(repo.NewID().String(), "-", "")
 	name := pgx.Identifier{scratch}.Sanitize()
 	config.ConnConfig.RuntimeParams["search_path"] = name
 	config.MaxConns = writers + 2

@@ -22,7 +22,6 @@ const (
 	deadlockDetected     = "40P01"
 	LockNotAvailable     = "55P03"
 	uniqueViolation      = "23505"
-	OutOfRange           = "22003"
 	undefinedTable       = "42P01"
 	undefinedColumn      = "42703"
 	invalidSchemaName    = "3F000"
