@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -108,6 +109,21 @@ func checkInterfaces(t *testing.T, declared *ast.GenDecl) {
 		}
 		if own > maxInterface {
 			t.Errorf("%s has %d methods of its own; the bound is %d", of.Name.Name, own, maxInterface)
+		}
+	}
+}
+
+// What a change costs stays: a field of a message and a method have no more places than those that are there.
+func TestCosts(t *testing.T) {
+	t.Chdir("../../..")
+	rows, err := countCosts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range rows {
+		count, err := strconv.Atoi(r.count)
+		if err != nil || count == 0 || count > costs[i].bound {
+			t.Errorf("%s %s %s (%v); the bound is %d", r.count, r.unit, r.name, err, costs[i].bound)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func rowOf(name string, count int, unit string) row { return row{name, strconv.I
 func run(ctx context.Context, server string) error {
 	var rows []row
 	for _, count := range []func(context.Context) ([]row, error){
-		countGo, countSQL, countNames, countDocuments, countMutants,
+		countGo, countSQL, countCosts, countNames, countDocuments, countMutants,
 		func(ctx context.Context) ([]row, error) { return measureSchema(ctx, server) },
 	} {
 		more, err := count(ctx)
