@@ -673,20 +673,22 @@ WITH edge AS (
     UNION ALL
     SELECT r.session_id, r.active_at, false FROM rest r
 ), page AS (
-    SELECT n.session_id, n.coarse, CASE WHEN n.coarse THEN n.active_at ELSE greatest(n.active_at, c.updated_at) END AS place
-    FROM candidates n, LATERAL (SELECT c.updated_at FROM session_counters c WHERE c.session_id = n.session_id LIMIT 1) AS c
+    SELECT n.session_id, n.coarse, c.updated_at, c.next_sequence, c.fenced_only,
+        CASE WHEN n.coarse THEN n.active_at ELSE greatest(n.active_at, c.updated_at) END AS place
+    FROM candidates n,
+        LATERAL (SELECT c.updated_at, c.next_sequence, c.fenced_only FROM session_counters c WHERE c.session_id = n.session_id LIMIT 1) AS c
 )
-SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
+SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, a.updated_at)::timestamptz AS changed_at, a.next_sequence::bigint AS next_sequence,
+    a.fenced_only::boolean AS fenced_only,
     ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
     a.place::timestamptz AS place, a.coarse::boolean AS coarse
 FROM (
-    SELECT p.session_id, p.place, p.coarse FROM page p
+    SELECT p.session_id, p.coarse, p.updated_at, p.next_sequence, p.fenced_only, p.place FROM page p
     WHERE (p.place, p.session_id) < ($1::timestamptz, $2::uuid)
     ORDER BY p.place DESC, p.session_id DESC LIMIT 1001
 ) AS a
 JOIN sessions s ON s.id = a.session_id
-JOIN session_counters c ON c.session_id = a.session_id
 ORDER BY a.place DESC, a.session_id DESC LIMIT $3
 `
 
