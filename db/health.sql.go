@@ -10,6 +10,20 @@ import (
 	"time"
 )
 
+const healthCompression = `-- name: HealthCompression :one
+SELECT coalesce(CASE to_jsonb(a) ->> 'attcompression' WHEN 'l' THEN 'lz4' WHEN 'p' THEN 'pglz' END, current_setting('default_toast_compression', true),
+    'pglz')::text AS compression FROM pg_catalog.pg_attribute a
+WHERE a.attrelid = CAST('messages' AS regclass) AND a.attname = 'content'
+`
+
+// Index: none. How content is compressed that is stored from now on. PostgreSQL 13 has neither the column nor the setting.
+func (q *Queries) HealthCompression(ctx context.Context, db DBTX) (string, error) {
+	row := db.QueryRow(ctx, healthCompression)
+	var compression string
+	err := row.Scan(&compression)
+	return compression, err
+}
+
 const healthHolders = `-- name: HealthHolders :many
 
 SELECT h.kind, h.name, h.pid, h.since, h.age FROM (

@@ -31,3 +31,9 @@ WHERE t.schemaname = (
     )
     AND t.relname IN ('session_counters', 'session_activity', 'sessions', 'state_scopes', 'state_values', 'leases', 'plans', 'plan_queue', 'plan_claims', 'streams')
 ORDER BY t.n_dead_tup DESC, t.relname;
+
+-- name: HealthCompression :one
+-- Index: none. How content is compressed that is stored from now on. PostgreSQL 13 has neither the column nor the setting.
+SELECT coalesce(CASE to_jsonb(a) ->> 'attcompression' WHEN 'l' THEN 'lz4' WHEN 'p' THEN 'pglz' END, current_setting('default_toast_compression', true),
+    'pglz')::text AS compression FROM pg_catalog.pg_attribute a
+WHERE a.attrelid = CAST('messages' AS regclass) AND a.attname = 'content';

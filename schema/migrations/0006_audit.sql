@@ -236,6 +236,22 @@ ALTER TABLE audit_leaves ENABLE ALWAYS TRIGGER audit_leaves_refuse;
 ALTER TABLE audit_leaves ENABLE ALWAYS TRIGGER audit_leaves_keep;
 ALTER TABLE audit_hashes ENABLE ALWAYS TRIGGER audit_hashes_refuse;
 ALTER TABLE audit_checkpoints ENABLE ALWAYS TRIGGER audit_checkpoints_refuse;
+
+-- Long values are compressed by lz4 where the server has it (PostgreSQL 14 and later, built with it): a value takes a third of the
+-- time that pglz takes, and some 15 % more room. Citus refuses it for tables of a schema that it distributes, which keep pglz.
+DO $$
+DECLARE long record;
+BEGIN
+    IF EXISTS (SELECT FROM pg_catalog.pg_settings s WHERE s.name = 'default_toast_compression' AND 'lz4' = ANY (s.enumvals)) THEN
+        FOR long IN SELECT * FROM (VALUES ('messages', 'content'), ('messages', 'metadata'), ('messages', 'payload'), ('sessions', 'metadata'),
+            ('state_values', 'value'), ('stream_parts', 'data'), ('plans', 'argument_values'), ('audit_entries', 'details')) AS l (relation, name)
+        LOOP
+            EXECUTE format('ALTER TABLE %I ALTER COLUMN %I SET COMPRESSION lz4', long.relation, long.name);
+        END LOOP;
+    END IF;
+EXCEPTION WHEN feature_not_supported THEN NULL;
+END
+$$;
 -- +goose StatementEnd
 
 -- +goose Down

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,5 +109,30 @@ func TestHealthOfIdleTransaction(t *testing.T) {
 	}
 	if h := health.Holders[at]; h.Age < 200 || h.Since.IsZero() {
 		t.Errorf("it is %+v", h)
+	}
+}
+
+// Long values are compressed by lz4 where the server has it, and the store says so.
+func TestHealthOfCompression(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{})
+	want := "pglz"
+	if pgtest.Value[bool](t, store.Pool(), "SELECT count(*) > 0 FROM pg_settings WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)") {
+		want = "lz4"
+	}
+	health, err := store.Health(t.Context())
+	if err != nil || health.Compression != want {
+		t.Errorf("the compression is %q, want %q (%v)", health.Compression, want, err)
+	}
+	if want == "pglz" {
+		return
+	}
+	id := pgtest.NewSession(t, store)
+	text := strings.Repeat("a text of some words, which repeats itself ", 2000)
+	if _, err := store.Sessions().Append(t.Context(), id, user(text)); err != nil {
+		t.Fatal(err)
+	}
+	if got := pgtest.Value[string](t, store.Pool(), "SELECT pg_column_compression(content) FROM messages WHERE session_id = $1", id.String()); got != want {
+		t.Errorf("a message is compressed by %q", got)
 	}
 }
