@@ -141,13 +141,17 @@ func endAtGap(found *follow.Found[repo.Message], from int64) {
 	}
 }
 
-// newsParams returns positions as the arrays that a statement unnests, and how many rows it may
-// return for each, and bytes for all.
+// newsParams returns positions as the arrays that a statement unnests, and how many rows it may return for each, and bytes for all.
+// The statement reads all these rows to choose among them. So it gets, for one position, as many as should fit.
 func newsParams(positions []follow.Position[repo.ID]) (ids []pgtype.UUID, froms []int64, rows int32, bytes int64) {
 	for _, p := range positions {
 		ids, froms = append(ids, convert.UUID(p.Key)), append(froms, p.From)
 	}
-	return ids, froms, int32(min(maxNewsRows/len(positions), maxSessionRows)), int64(min(maxNewsBytes, maxSessionBytes*len(positions)))
+	most := min(maxNewsRows/len(positions), maxSessionRows)
+	if size := positions[0].Size; len(positions) == 1 && size > 0 {
+		most = min(most, 1+maxSessionBytes/size)
+	}
+	return ids, froms, int32(most), int64(min(maxNewsBytes, maxSessionBytes*len(positions)))
 }
 
 // moved implements follow.Config.Newest.

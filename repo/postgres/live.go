@@ -78,7 +78,7 @@ func newLive(conns conn.Conns) *live {
 
 // readerBound is how many connections may read for those who follow: with several, one is for
 // those who are up to date.
-func readerBound(connections int) int { return min(1+connections/4, 3) }
+func readerBound(connections int) int { return min(1+connections/2, 5) }
 
 func (l *live) close() {
 	l.listener.Close()

@@ -43,6 +43,8 @@ var (
 type Position[K comparable] struct {
 	Key  K
 	From int64
+	// Size is the mean size of the items that were last read of the log. Zero: none were.
+	Size int
 }
 
 // News says that a log has the items below Next.

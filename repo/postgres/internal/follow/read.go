@@ -32,7 +32,7 @@ func (h *Hub[K, I]) read(requests []*request[K, I]) {
 	for len(requests) > 0 {
 		positions := make([]Position[K], len(requests))
 		for i, r := range requests {
-			positions[i] = Position[K]{r.topic.key, r.from}
+			positions[i] = Position[K]{Key: r.topic.key, From: r.from, Size: r.topic.size}
 		}
 		live, begun := requests[0].live, time.Now()
 		found, err := h.config.Read(h.ctx, positions)
@@ -173,6 +173,13 @@ func (h *Hub[K, I]) observe(r *request[K, I]) {
 		h.learn(t, Look)
 	}
 	h.learn(t, a.Next)
+	if len(a.Items) > 0 {
+		t.size = 0
+		for _, item := range a.Items {
+			t.size += h.config.Size(item)
+		}
+		t.size = max(1, t.size/len(a.Items))
+	}
 	if t.followers > 1 {
 		t.tail.extend(r.from, &a.Found, h.config.Size)
 	}

@@ -12,6 +12,8 @@ type topic[K comparable, I any] struct {
 	// known is what the next sequence is thought to be, or unknown. Only the need for a
 	// read is decided by it.
 	known int64
+	// size is the mean size of the items that were last read.
+	size int
 	// looks counts the reasons to read again although no sequence is new.
 	looks    int
 	requests []*request[K, I]
