@@ -27,7 +27,7 @@ PACKAGES := ./... $(MODULES:%=./%/...)
 QUICK := ./... ./cmd/agentstore/...
 # Of these, make test has the tests of docs/guarantees.md, and make test/all has the others.
 PROMISES := $(addprefix ./tests/,audit bugreports clock command grants inspect live pgbouncer plans tables tls)
-WHOLE := $(addprefix ./tests/,faults migrate pgtest timing)
+WHOLE := $(addprefix ./tests/,costs faults migrate pgtest timing)
 # These are in make test/all only: frameworks and documents, whose programs are built one by one,
 # several servers, and the tests' own tools.
 REST := $(addprefix ./adapters/,a2a/... adk/... mcp/... tests/...) ./otelagentstore/... ./examples/jobs/... $(addprefix ./tests/,cmd/... copies docs failover imports soak wrongstore)
