@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -29,15 +30,15 @@ type RedactorOptions struct {
 // encoded. It looks at each byte a bounded number of times, whatever the text. It is safe
 // for concurrent use.
 type Redactor struct {
-	keys     map[string]struct{}
+	keys     map[string]bool
 	patterns []*regexp.Regexp
 }
 
 // NewRedactor returns a redactor for common secrets and those of the options.
 func NewRedactor(options RedactorOptions) *Redactor {
-	r := &Redactor{keys: map[string]struct{}{}, patterns: slices.Clone(options.Patterns)}
+	r := &Redactor{keys: map[string]bool{}, patterns: slices.Clone(options.Patterns)}
 	for _, key := range options.Keys {
-		r.keys[normalKey(key)] = struct{}{}
+		r.keys[normalKey(key)] = true
 	}
 	return r
 }
@@ -108,10 +109,8 @@ func (r *Redactor) kindOf(name string) kind {
 	if kind := kindOf(name); kind != plain {
 		return kind
 	}
-	if len(r.keys) > 0 {
-		if _, known := r.keys[normalKey(name)]; known {
-			return any_
-		}
+	if len(r.keys) > 0 && r.keys[normalKey(name)] {
+		return any_
 	}
 	return plain
 }
@@ -119,11 +118,8 @@ func (r *Redactor) kindOf(name string) kind {
 // normalKey converts a key to lower case without separators.
 func normalKey(key string) string {
 	return strings.Map(func(c rune) rune {
-		switch {
-		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c > 127:
-			return c
-		case 'A' <= c && c <= 'Z':
-			return c - 'A' + 'a'
+		if unicode.IsLetter(c) || unicode.IsDigit(c) {
+			return unicode.ToLower(c)
 		}
 		return -1
 	}, key)

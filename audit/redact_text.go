@@ -2,6 +2,7 @@ package audit
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -33,237 +34,419 @@ func replaceSpans(in []byte, spans []span) []byte {
 	return append(out, in[at:]...)
 }
 
-// scan finds the secrets in a text. The number of times that it looks at a byte is
-// bounded, whatever the text: it searches far with cursors only (redact_cursor.go), and
-// otherwise at most some hundred bytes, or what it then skips.
+// effort counts the bytes that a redaction looks at. An expression that a word or a window is
+// matched with counts it once: RE2 reads each byte once.
+type effort struct{ looked int }
+
+func (e *effort) see(text string) { e.looked += len(text) }
+
+// scan finds the secrets in a text. It takes the text word by word: each one for itself, and, if it
+// is the name of a secret, with what joins a value to it. It looks at most some hundred bytes ahead,
+// or skips what it has looked at; the ends of values are found once (until).
 type scan struct {
 	*effort
 
 	redactor *Redactor
 	text     string
 	spans    []span
-	cursors  [roles]cursor
-	// named is where a name that was itself a value (name="password") ended, and
-	// namedKind is the kind of the name's own value.
-	named     int
-	namedKind kind
-	// tools are the commands with short options that the text mentions.
-	tools tools
-	// noEnd marks ends of elements that do not occur in the rest of the text.
-	noEnd [2]bool
+	options  *regexp.Regexp // those of the last command: see commands
+	// end is that of the last value, and asked is how many values had it.
+	end, asked int
 }
 
-// tools are detected when the first option is found.
-type tools struct{ known, curl, mysql, login, redis bool }
-
-// value is the text after a separator. Of one that is longer than enough, text is the
-// beginning, with one byte more than that.
+// value is a part of the text. Of one without quotes that is longer than longest, text is the
+// beginning, and ends are the bytes that its end is found by.
 type value struct {
 	from, to int
 	text     string
 	quoted   bool
+	ends     string
 }
 
-// valueOf returns a part of the text as a value.
-func (s *scan) valueOf(from, to int, quoted bool) value {
-	text := s.text[from:min(to, from+enough+1)]
-	s.see(text)
-	return value{from, to, text, quoted}
+// near returns a part of the text that is short, or skipped then.
+func (s *scan) near(from, to int) string {
+	part := s.text[max(from, 0):min(to, len(s.text))]
+	s.see(part)
+	return part
 }
 
-// take replaces a value, and returns where to continue.
-func (s *scan) take(v value) int {
-	if v.from < v.to {
-		s.spans = append(s.spans, span{v.from, v.to, Redacted})
-	}
-	return v.to
-}
-
-// takeIf replaces a value if it is a secret.
+// takeIf replaces a value if it is a secret, and returns where to continue.
 func (s *scan) takeIf(secret bool, v value, otherwise int) int {
-	if secret {
-		return s.take(v)
+	if !secret || v.from >= v.to {
+		return otherwise
 	}
-	return otherwise
+	if v.ends != "" && len(v.text) > longest {
+		more := endOf(s.text[v.to:], v.ends)
+		v.to += more
+		s.looked += more
+	}
+	s.spans = append(s.spans, span{v.from, v.to, Redacted})
+	return v.to
 }
 
 // redactText returns the text without secrets.
 func (r *Redactor) redactText(text string, effort *effort) string {
-	s := scan{effort: effort, redactor: r, text: text, named: -1}
-	s.looked += len(text)
-	s.run()
+	s := scan{effort: effort, redactor: r, text: text}
+	s.see(text)
+	if strings.Contains(text, "@tcp(") || strings.Contains(text, "@unix(") {
+		s.looked += 2 * len(text)
+		for _, m := range driverPassword.FindAllStringSubmatchIndex(text, -1) {
+			s.takeIf(isSecret(any_, text[m[2]:m[3]]), value{from: m[2], to: m[3]}, 0)
+		}
+	}
+	for i := 0; i < len(text); {
+		to := i
+		for to < len(text) && wordBytes[text[to]] {
+			to++
+		}
+		switch {
+		case to > i:
+			i = max(s.word(i, to), to)
+		case strings.HasPrefix(text[i:], "://"):
+			i = s.url(i + len("://"))
+		default:
+			i++
+		}
+	}
 	if len(s.spans) == 0 {
 		return text
 	}
 	return string(replaceSpans([]byte(text), s.spans))
 }
 
-// run scans the text once. It does not look inside what it has found.
-func (s *scan) run() {
-	text, before := s.text, byte(' ')
-	for i := 0; i < len(text); {
-		c, next := text[i], i+1
-		switch {
-		case 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9':
-			if isWord(before) {
-				next = s.endOfName(i)
-			} else {
-				next = s.word(i)
-			}
-		case c == '=' || c == ':':
-			next = s.assignment(i)
-		case c == '-' && before != '-' && !isWord(before):
-			next = s.option(i)
-		case c == '>':
-			next = s.element(i)
-		case (c == '\'' || c == '"') && before == ' ':
-			next = s.quotedAfterWord(i)
-		case c == ',':
-			next = s.listed(i)
-		case c == '@':
-			next = s.address(i)
-		case c == '~':
-			next = s.azure(i)
-		}
-		next = max(next, i+1)
-		before, i = text[next-1], next
-	}
-}
+// driverPassword is behind a user, as Go's driver of MySQL writes an address. A match ends at most 140 bytes behind its begin.
+var driverPassword = regexp.MustCompile(`[^\s"'=\\:/@]{1,64}:([^\s"'=\\]{1,64}?)@(?:tcp|unix)\(`)
 
-// endOfName skips letters, digits and _.
-func (s *scan) endOfName(i int) int {
-	from := i
-	for i < len(s.text) && isWord(s.text[i]) {
-		i++
-	}
-	s.looked += i - from
-	return i
-}
-
-// wordBegins has the prefixes that word looks for, by their first byte. After the
-// ones in webhooks a path is a secret.
-var wordBegins = func() (table [256][]string) {
-	for _, begin := range append([]string{"b", "B", "PRIVATE KEY", "ENV ", "requirepass ", "masterauth ", "is ", "password ", "Private-Lines: "}, webhooks...) {
-		table[begin[0]] = append(table[begin[0]], begin)
+// wordBytes are what words, names and most keys consist of.
+var wordBytes = func() (table [256]bool) {
+	for c := range table {
+		table[c] = c >= 0x80 || strings.IndexByte(letters+digitsOnly+"_-.~", byte(c)) >= 0
 	}
 	return table
 }()
 
-var webhooks = []string{
-	"webhook.office.com/", "hooks.slack.com/services/", "hooks.slack.com/workflows/", "discord.com/api/webhooks/",
-	"discordapp.com/api/webhooks/", "api.telegram.org/bot",
-}
-
-// word examines the beginning of a word.
-func (s *scan) word(i int) int {
-	rest := s.text[i:]
-	if mayBeShape(rest) {
-		if length := s.shapeAt(i); length > 0 {
-			return s.take(value{from: i, to: i + length})
+// word examines a word, and returns where to continue.
+func (s *scan) word(from, to int) int {
+	word := s.near(from, to)
+	if v, found := s.shape(from, to); found {
+		return s.takeIf(true, v, to)
+	}
+	for i := range phrases {
+		p := &phrases[i]
+		if strings.HasPrefix(s.text[to:], p.behind) && strings.EqualFold(word[max(0, len(word)-len(p.end)):], p.end) {
+			if end := s.phrase(p.expression, from); end > to {
+				return end
+			}
 		}
 	}
-	v, end, secret := s.nameAndValue(i)
-	if secret {
-		return s.take(v)
+	if expression, known := commands[word]; known {
+		s.options = expression
 	}
-	for _, begin := range wordBegins[rest[0]] {
-		if !strings.HasPrefix(rest, begin) {
+	if word[0] == '-' && s.options != nil {
+		if end := s.phrase(s.options, from); end > to {
+			return end
+		}
+	}
+	if strings.EqualFold(word, "bearer") || strings.EqualFold(word, "basic") {
+		if v := s.valueAt(to, valueEnd); v.from > to && v.from <= to+4 && len(v.text) >= 8 && isToken(v.text) && (len(word) > 5 || (v.to-v.from)%4 == 0) {
+			return s.takeIf(true, v, to)
+		}
+	}
+	kind := s.redactor.kindOf(word)
+	if word == "code" || word == "key" { // code=x in a URL, and the key is x
+		kind = lengthy
+	}
+	if kind == plain {
+		return to
+	}
+	return s.named(kind, word, from, to)
+}
+
+// mostBehind is how far the expressions of phrases look before they fail.
+const mostBehind = 80
+
+// phrase takes the group of an expression, and returns where to continue, or zero.
+func (s *scan) phrase(expression *regexp.Regexp, from int) int {
+	m := expression.FindStringSubmatchIndex(s.text[from:])
+	if m == nil {
+		s.looked += mostBehind
+		return 0
+	}
+	s.looked += m[1]
+	at := group(m)
+	v := value{from: from + m[at], to: from + m[at+1], text: s.text[from+m[at] : from+m[at+1]]}
+	return s.takeIf(isSecret(phrase, v.text), v, 0)
+}
+
+// group returns where the first group that matched is in the indexes.
+func group(matched []int) int {
+	at := 2
+	for matched[at] < 0 {
+		at += 2
+	}
+	return at
+}
+
+// A phrase is what comes before a secret, or what a secret begins with.
+type phraseOf struct {
+	end, behind string         // how the last word ends, and what is behind it
+	expression  *regexp.Regexp // from that word on. The group is the secret
+}
+
+var phrases = func() (all []phraseOf) {
+	const path = "([^\\s\"'`<>\\\\)?]+)"
+	for _, p := range [][3]string{
+		{"-----BEGIN", " ", `^([\w.-]+ [A-Z0-9 ]{0,30}PRIVATE KEY(?s:.*?-----END [^\n]{0,60}?-----|.*))`},
+		{"Private-Lines", ": ", `^[\w.-]+: \d{1,4}((?s:[\r\n\\].*?Private-MAC: [0-9a-f]+|[\r\n\\].*))`},
+		{"login", " ", `^[\w.-]+ \S{1,40} password (\S+)`},
+		{"requirepass", " ", `^[\w.-]+ ["']?([^\s"']+)`},
+		{"masterauth", " ", `^[\w.-]+ ["']?([^\s"']+)`},
+		{"identified", " ", `^[\w.-]+ (?:by|BY) ["']([^\s"',]+)`},
+		{"auth", "=('", `^[\w.-]+=\('[^'\n]{0,24}', ?'([^'\n]{1,40})'\)`},
+		{"auth", `=("`, `^[\w.-]+=\("[^"\n]{0,24}", ?"([^"\n]{1,40})"\)`},
+		{"hooks.slack.com", "/", `^[\w.-]+/(?:services|workflows)/` + path},
+		{"discord.com", "/", `^[\w.-]+/api/webhooks/` + path},
+		{"discordapp.com", "/", `^[\w.-]+/api/webhooks/` + path},
+		{"webhook.office.com", "/", `^[\w.-]+/` + path},
+		{"api.telegram.org", "/", `^[\w.-]+/bot` + path},
+		{"", ":AA", `^(\d{8,10}:AA[\w-]{33,})`},
+		{"1", "//0", `^(1//0[\w-]{30,})`},
+	} {
+		all = append(all, phraseOf{p[0], p[1], regexp.MustCompile(p[2])})
+	}
+	return all
+}()
+
+// A shape is how a provider's key begins, and at least what follows.
+type shape struct {
+	prefix     string
+	expression *regexp.Regexp
+}
+
+// shapes are indexed by the first two bytes. Each expression looks at most windowOfShape bytes ahead.
+var shapes = func() map[string][]shape {
+	all := map[string][]shape{}
+	for expression, prefixes := range map[string]string{
+		`[\w-]{10}`: `sk_live_ sk_test_ rk_live_ rk_test_ pk_live_ pk_test_ xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xoxc- xapp- sk_prod_
+			sk_org_live_ sk_org_test_`,
+		`[\w-]{12}`: "rzp_live_ FLWSECK FLWSECK_TEST-",
+		`[\w-]{15}`: "NRJS- tskey- sk- LTAI",
+		`[\w-]{20}`: `ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ gldt- glrt- gloas- glcbt- glptt- glft- glsoat- glimt- glagent- GOCSPX- shpat_
+			shpca_ shppa_ shpss_ sq0atp- sq0csp- sq0idp- lin_api_ NRAK- NRII- dckr_pat_ dckr_oat_ sb_secret_ aio_ tvly- vercel_
+			ctx7sk-`,
+		`[\w-]{28}`: `ATBB npm_ hf_ api_org_ pypi- ntn_ figd_ PMAK- r8_ sbp_ glsa_ sntryu_ phx_ phc_ duffel_live_ duffel_test_ HRKU- pnu_
+			shippo_live_ shippo_test_ AQVN AKID fo1_ atlasv1. lsv2_ pat-na1- pat-eu1- gitea_ wandb_v1_ cfut_ e2b_ nfp_ bkua_ ddp_`,
+		`[\w-]{32}`: "dapi cio ico- AIza AQ.",
+		`[\w-]{40}`: `dop_v1_ doo_v1_ dor_v1_ secret_ AGE-SECRET-KEY-1 gsk_ xai- pplx- nvapi- xkeysib- xsmtpsib- pul- rubygems_ sgp_ CFPAT-
+			CLOJARS_ jina_`,
+		`[\w-]{50}`:                      "EAAA EAAC EZAK EZTK AKCp rdme_",
+		`[\w.-]{10}`:                     "xoxe.",
+		`[\w.-]{20}`:                     "glpat- ya29. hvs. hvb. hvr.",
+		`[\w.-]{30}`:                     "dp.pt. dp.st. dp.ct. dp.sa. pscale_tkn_ pscale_pw_ pscale_oauth_",
+		`[\w.-]{40}`:                     "SG. tfp_ dt0c01. dt0s01.",
+		`[\w.~+/=%-]{30}`:                "whsec_ xoxd- glc_ sntrys_ fm2_ fm1r_ ATATT3 ATCTT3 fio-u- ops_eyJ",
+		`[\w+/]{70}`:                     "MII",
+		`[A-Z0-9]{16}\b`:                 "AKIA ASIA ABIA ACCA",
+		`[0-9a-f]{32}\b`:                 "SK key-",
+		`[0-9a-f]{24}-[0-9a-f]{16}`:      "v1.0-", // Cloudflare's, for an origin
+		`[A-Za-z0-9]{20,60}(?:[^\w-]|$)`: "fw_",
+	} {
+		for prefix := range strings.FieldsSeq(prefixes) {
+			all[prefix[:2]] = append(all[prefix[:2]], shape{prefix, regexp.MustCompile("^" + expression)})
+		}
+	}
+	return all
+}()
+
+const (
+	// windowOfShape is how much of a key is looked at until it is one.
+	windowOfShape = 80
+	// shortestShape is the length of a word below which no shape is in it.
+	shortestShape = 15
+)
+
+// rareShapes are those that begin with anything. Each is looked for in words with a text that it contains.
+var rareShapes = []struct {
+	contained  string
+	expression *regexp.Regexp
+}{
+	{"eyJ", regexp.MustCompile(`eyJ[\w-]{7,}\.[\w-]{10,}\.`)},                // a JSON web token
+	{".", regexp.MustCompile(`\b[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27}`)},    // a bot's token: its number, a time, a hash
+	{"_", regexp.MustCompile(`\b[123][A-Za-z0-9]{26}_[A-Za-z0-9]{20,24}\b`)}, // ngrok's: a time and random bytes, twice
+	{"-us", regexp.MustCompile(`\b[0-9a-f]{32}-us\d`)},                       // followed by a region
+	{"Q~", regexp.MustCompile(`\b\w{3}\dQ~[\w.~-]{31}`)},                     // a client secret of Azure
+}
+
+var (
+	scrambled = `(?:[a-z]{1,2}[A-Z]{1,2}){4}`
+	// random is in a key, and in nothing that a person has named: a digit, letters whose case changes often, or capitals only.
+	random = regexp.MustCompile(`\d|^[A-Z]{16}|` + scrambled)
+)
+
+// shape returns the provider's key in a word, from where it begins.
+func (s *scan) shape(from, to int) (v value, found bool) {
+	if to-from < shortestShape && (to == len(s.text) || strings.IndexByte("+/=%", s.text[to]) < 0) {
+		return v, false
+	}
+	word := strings.TrimRight(s.near(from, to), ".")
+	v = value{to: from + len(word)}
+	for i := range max(len(word)-2, 0) {
+		if i > 0 && strings.IndexByte("-.~", word[i-1]) < 0 {
 			continue
 		}
-		behind := i + len(begin)
-		switch begin {
-		case "b", "B":
-			return s.scheme(i)
-		case "PRIVATE KEY":
-			return s.privateKey(i)
-		case "Private-Lines: ":
-			return s.puttyKey(behind)
-		case "ENV ":
-			if i == 0 || s.text[i-1] == '\n' {
-				return s.setting(behind)
+		for _, shape := range shapes[word[i:i+2]] {
+			if begin := from + i + len(shape.prefix); strings.HasPrefix(word[i:], shape.prefix) {
+				end := begin + len(shape.expression.FindString(s.near(begin, begin+windowOfShape)))
+				if end > begin && random.MatchString(s.near(begin, max(end, min(end+40, v.to)))) {
+					v.from, v.to = from+i, end+leading(s.text[end:], wideBytes, len(s.text))
+					v.to -= len(s.text[:v.to]) - len(strings.TrimRight(s.text[:v.to], "."))
+					return v, true
+				}
 			}
-			return end
-		case "requirepass ", "masterauth ":
-			return s.setting(i)
-		case "is ":
-			return s.said(i)
-		case "password ":
-			return s.netrc(behind)
-		}
-		return s.take(s.until(webhookEnd, behind))
-	}
-	return end
-}
-
-// privateKey skips a private key, to its end or that of the text.
-func (s *scan) privateKey(i int) int {
-	near := max(0, i-30)
-	begin := strings.LastIndex(s.text[near:i], "-----BEGIN ")
-	if begin < 0 {
-		return i + 1
-	}
-	to := len(s.text)
-	if end := s.find(i, "-----END "); end >= 0 {
-		to = end + len("-----END ")
-		if line := strings.Index(s.text[to:min(len(s.text), to+60)], "-----"); line >= 0 {
-			to += line + len("-----")
 		}
 	}
-	return s.take(value{from: near + begin, to: to})
-}
-
-// puttyKey skips the private lines of a PuTTY key file, and the code that follows them. i is at
-// their number.
-func (s *scan) puttyKey(i int) int {
-	from := i + leading(s.text[i:], digitsOnly, 4)
-	if from == i || from == len(s.text) || s.text[from] != '\n' && s.text[from] != '\r' && s.text[from] != '\\' {
-		return from
-	}
-	to := len(s.text)
-	const mac = "Private-MAC: "
-	if end := s.find(from, mac); end >= 0 {
-		to = s.next(afterKey, end+len(mac))
-	}
-	return s.take(value{from: from, to: to})
-}
-
-// scheme skips "Bearer" or "Basic" and the credential after it.
-func (s *scan) scheme(i int) int {
-	end := s.endOfName(i)
-	bearer := strings.EqualFold(s.text[i:end], "bearer")
-	if !bearer && !strings.EqualFold(s.text[i:end], "basic") {
-		return end
-	}
-	from := end + leading(s.text[end:], " ", 4)
-	if from == end {
-		return end
-	}
-	v := s.until(schemeEnd, from)
-	return s.takeIf(len(v.text) >= 8 && v.text != Redacted && isToken(v.text) && (bearer || (v.to-v.from)%4 == 0), v, from)
-}
-
-// isToken reports whether a word looks generated rather than written by a person.
-func isToken(token string) bool {
-	if len(token) > enough {
-		return true
-	}
-	if strings.ContainsAny(token, "[]{}$") {
-		return false
-	}
-	if isOpaque(token) {
-		return true
-	}
-	low, high := 0, 0
-	for i := range len(token) {
-		switch c := token[i]; {
-		case 'a' <= c && c <= 'z':
-			low++
-		case 'A' <= c && c <= 'Z':
-			high++
+	for _, shape := range rareShapes {
+		if strings.Contains(word, shape.contained) {
+			s.see(word)
+			if m := shape.expression.FindStringIndex(word); m != nil {
+				v.from = from + m[0]
+				return v, true
+			}
 		}
 	}
-	return low > 2 && high > 2
+	return v, false
 }
+
+// wideBytes are what some keys consist of.
+const wideBytes = letters + digitsOnly + "_.~+/=%-"
+
+// connectors join a value to its name. The groups are in the order of the ways.
+var connectors = regexp.MustCompile("^(?:" + strings.Join([]string{
+	"([\"'\\]\\\\`?)]{0,16}[ \t]{0,8}(?:=>|:=|=|:))(?:[^=:]|$)", `(["'], ?)["']`, `(["']? -> )`, `( is:? )`, `(,? +)["']`,
+	`((?:["'],)? +)[^ ]`,
+}, "|") + ")")
+
+// way is how a value is joined to its name.
+type way int
+
+const (
+	assigned way = iota // name: value
+	listed              // 'name', 'value'
+	arrow               // name -> value
+	said                // name is value
+	cited               // name 'value'
+	spaced              // name value
+)
+
+var (
+	restOfTag = regexp.MustCompile(`^(?: \w[^<>]{0,60})?>`)
+	// nameOf is what comes before a name that is itself a value, and valueOfName what comes after it.
+	nameOf      = regexp.MustCompile(`(?:[nN]ame|[kK]ey|[hH]eader|[fF]ield|[vV]ariable|[iI]d)["'\\]{0,4}[ \t]{0,3}[=:]$`)
+	valueOfName = regexp.MustCompile(`(?i)^(?:["'\\]{0,4}[,;\s][^<>]{0,60}?\b(?:value|content|default)["'\\]{0,4}[ \t]?[=:]|["'][^<>]{0,40}(>))`)
+)
+
+// named takes the value of a secret's name.
+func (s *scan) named(kind kind, name string, from, to int) int {
+	behind := s.near(to, to+64)
+	before := strings.TrimRight(s.near(from-20, from), "\"'\\ \t")
+	if (strings.HasSuffix(before, "=") || strings.HasSuffix(before, ":")) && nameOf.MatchString(before) {
+		if m := valueOfName.FindStringSubmatchIndex(behind); m != nil && m[2] >= 0 {
+			return max(s.elementText(kind, to+m[1]), to)
+		} else if m != nil {
+			v := s.valueAt(to+m[1], valueEnd)
+			return s.takeIf(isSecret(kind, v.text) && (v.quoted || s.bare(kind, v, true, true)), v, to)
+		}
+	}
+	if from > 0 && strings.IndexByte("<:", s.text[from-1]) >= 0 {
+		if tag := restOfTag.FindString(behind); tag != "" {
+			if end := s.elementText(kind, to+len(tag)); end > 0 {
+				return end
+			}
+		}
+	}
+	m := connectors.FindStringSubmatchIndex(behind)
+	if m == nil {
+		return to
+	}
+	by := way(group(m)/2 - 1)
+	at, option := to+m[2*by+3], name[0] == '-'
+	switch {
+	case by == assigned:
+		return s.assigned(kind, name, behind[:m[3]], from, at)
+	case option && (by == cited || by == spaced || by == listed):
+		v := s.valueAt(at, argumentEnd)
+		helps := strings.Trim(v.text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_]") == "" // --password PASSWORD, as in a help text
+		return s.takeIf(!helps && v.text[0] != '-' && isSecret(kind, v.text) && (v.text[0] != '$' || v.quoted), v, to)
+	}
+	v := s.valueAt(at, valueEnd)
+	if len(v.text) <= longest && !v.quoted {
+		v.text = strings.TrimRight(v.text, ".!?")
+		v.to = v.from + len(v.text)
+	}
+	least := 6
+	switch {
+	case by == spaced && !strings.Contains(name, "_"):
+		least = 24
+	case kind < any_:
+		least = 16
+	}
+	secret := name != "code" && len(v.text) >= least && isOpaque(v.text) && isSecret(any_, v.text) && (name != "key" || by == said) &&
+		(by != spaced || strings.IndexByte("=!", v.text[0]) < 0 && s.bare(any_, v, false, true))
+	return s.takeIf(secret, v, to)
+}
+
+// mostIndirect is how far indirect looks before it fails.
+const mostIndirect = 40
+
+// indirect is a value that a type is before, secretKey: string = "…", or that is below its name: lines without names in YAML.
+var indirect = regexp.MustCompile(`^(?:[\w&<>\[\]: ]{0,30}= ?(["'])|[ \t]{0,3}[|>][+-]{0,2}\n\s{1,30}([^\n]+(?:\n[ \t]+[^\n:]+$)*))`)
+
+// assigned takes a value behind = or :, as in an environment, a header, YAML, a query or code.
+func (s *scan) assigned(kind kind, name, by string, from, at int) int {
+	colon, spaced, rest, to := strings.HasSuffix(by, ":"), strings.Contains(by, " "), s.text[at:], from+len(name)
+	switch {
+	case name == "key", colon && (strings.HasPrefix(rest, "//") || strings.HasPrefix(rest, "-")): // a URL, and ${NAME:-default}
+		return to
+	case colon && !strings.Contains(by, `"`):
+		if last := strings.ToLower(name[strings.LastIndexAny(name, "-_.")+1:]); last == "cookie" || last == "authorization" {
+			return s.header(at, last == "cookie")
+		}
+	}
+	end := valueEnd
+	if !colon && !spaced && s.atLineStart(from) { // an environment variable: up to a space
+		end = argumentEnd
+	}
+	v := s.valueAt(at, end)
+	switch {
+	case name == "code" && (colon || len(v.text) < 20):
+	case by == ":" && from > 0 && s.text[from-1] == ':' && v.from == at: // arn:…:secret:name
+	case v.quoted:
+		// The quote was a closing one.
+		cut := v.to == len(s.text) && (len(v.text) <= enough && strings.Trim(v.text, " )]};,\n") == "" || v.text[0] == ' ')
+		return s.takeIf(!cut && isSecret(kind, v.text), v, to)
+	case v.text != "" && s.bare(kind, v, colon, spaced):
+		return s.takeIf(true, v, to)
+	default:
+		m := indirect.FindStringSubmatchIndex(rest)
+		switch s.looked += mostIndirect; {
+		case m == nil:
+			return to
+		case m[2] >= 0:
+			v = s.valueAt(at+m[2], valueEnd)
+		default:
+			v = value{from: at + m[4], to: at + m[5], text: s.near(at+m[4], at+m[5])}
+		}
+		return s.takeIf(isSecret(kind, v.text), v, to)
+	}
+	return to
+}
+
+// atLineStart reports whether a name begins a line, or follows export.
+func (s *scan) atLineStart(i int) bool {
+	return i == 0 || s.text[i-1] == '\n' || exports.MatchString(s.near(i-7, i))
+}
+
+var exports = regexp.MustCompile(`(?:export|set|env|ENV|-e) $`)
 
 // leading returns how many of these bytes the text begins with, at most most.
 func leading(text, bytes string, most int) (count int) {
@@ -273,718 +456,182 @@ func leading(text, bytes string, most int) (count int) {
 	return count
 }
 
-// endOfWord returns the index of the first of these bytes, or the text's length.
-func endOfWord(text, ends string) int {
+// endOf returns the index of the first of these bytes, or the text's length.
+func endOf(text, ends string) int {
 	if at := strings.IndexAny(text, ends); at >= 0 {
 		return at
 	}
 	return len(text)
 }
 
+// The bytes that values end at.
+const (
+	valueEnd    = " \t\r\n,;&\"'`<>)}]|\\" // without quotes
+	argumentEnd = " \t\r\n\"'\\"           // on a command line
+	headerEnd   = "\r\n\"'\\`"
+)
+
 // mostWithin is how many values with one end are examined. A text in which more begin is
 // nobody's value: what is left of it is left out, so that hiding a secret there gains nothing.
 const mostWithin = 16
 
+// longest is the length above which a value without quotes is a secret without a closer look.
+const longest = 128
+
 // until returns the value from a position up to the first byte that ends it.
-func (s *scan) until(end role, from int) value {
-	to, c := s.next(end, from), &s.cursors[end]
-	if to > from {
-		c.asked++
+func (s *scan) until(ends string, from int) value {
+	text := s.text[from:min(from+longest+1, len(s.text))]
+	v := value{from: from, to: from + endOf(text, ends), ends: ends}
+	v.text = s.near(from, v.to)
+	if v.to != s.end {
+		s.end, s.asked = v.to, 0
 	}
-	switch {
-	case c.asked <= mostWithin:
-		return s.valueOf(from, to, false)
-	case c.asked == mostWithin+1 && !endsRedacted(s.text[:to]) && !endsRedacted(s.text[:min(to+1, len(s.text))]):
-		s.take(value{from: from, to: to})
+	if v.to > from {
+		s.asked++
+	}
+	if s.asked <= mostWithin {
+		return v
+	}
+	if s.asked == mostWithin+1 && !strings.HasSuffix(s.text[:v.to], Redacted) && !strings.HasSuffix(s.text[:min(v.to+1, len(s.text))], Redacted) {
+		s.takeIf(true, v, 0)
 	}
 	return value{from: from, to: from}
-}
-
-func endsRedacted(text string) bool { return strings.HasSuffix(text, Redacted) }
-
-// netrc handles "login u password p".
-func (s *scan) netrc(from int) int {
-	if !strings.Contains(s.near(max(0, from-200), from), "login ") {
-		return from
-	}
-	v := s.until(argumentEnd, from)
-	return s.takeIf(isSecret(any_, v.text), v, v.to)
-}
-
-// setting handles a name and its value with a space between them.
-func (s *scan) setting(from int) int {
-	to := min(s.next(keyEnd, from), from+longestName)
-	name := s.near(from, to)
-	if to == len(s.text) || s.text[to] != ' ' || s.redactor.kindOf(name) == plain && name != "requirepass" && name != "masterauth" {
-		return to
-	}
-	v := s.valueAt(to)
-	return s.takeIf(isSecret(any_, v.text), v, to)
-}
-
-// nameAndValue looks for "db_password x", a name of several words followed by a
-// value that looks generated, or for "token x", one word followed by a long value
-// of letters and digits. end is the end of the name.
-func (s *scan) nameAndValue(i int) (v value, end int, secret bool) {
-	text, parts := s.text, false
-	for end = i; end < len(text) && isWord(text[end]) && end-i < longestName; end++ {
-		parts = parts || text[end] == '_'
-	}
-	s.looked += end - i
-	if end+6 >= len(text) || text[end] != ' ' {
-		return v, end, false
-	}
-	switch name := text[i:end]; name {
-	default:
-		if !parts || s.redactor.kindOf(name) < any_ {
-			break
-		}
-		v = s.valueAt(end)
-		secret = (!v.quoted || len(v.text) >= 16 && v.to < len(text)) && len(v.text) >= 6 && isOpaque(v.text) &&
-			v.text[0] != '=' && v.text[0] != '!' && s.bare(any_, v, false, true)
-	case "token", "Token", "password", "Password", "secret", "passphrase":
-		v = s.valueAt(end)
-		secret = !v.quoted && len(v.text) >= 24 && len(v.text) <= enough && isToken(v.text) && isName("a"+v.text) &&
-			(!isName(v.text) || strings.ContainsAny(v.text, digitsOnly))
-	}
-	return v, end, secret
-}
-
-// listed handles 'DB_PASSWORD', 'x'.
-func (s *scan) listed(i int) int {
-	if i < 3 || s.text[i-1] != '\'' && s.text[i-1] != '"' {
-		return i + 1
-	}
-	name, _ := s.nameBefore(i)
-	if !strings.ContainsAny(name, "_-.") || s.redactor.kindOf(name) < any_ {
-		return i + 1
-	}
-	v := s.valueAt(i + 1)
-	return s.takeIf(v.quoted && isOpaqueSecret(v.text), v, i+1)
-}
-
-// isOpaqueSecret is isSecret for places where a secret is less likely.
-func isOpaqueSecret(text string) bool {
-	return len(text) >= 6 && isOpaque(text) && isSecret(any_, text)
-}
-
-// said handles "the password is …".
-func (s *scan) said(i int) int {
-	name, _ := s.nameBefore(i)
-	least := 6
-	switch strings.ToLower(name) {
-	case "password", "passwd", "passcode", "passphrase", "secret":
-	case "token", "key":
-		least = 16
-	default:
-		return i + 1
-	}
-	v := s.valueAt(i + len("is"))
-	if len(v.text) <= enough {
-		v.text = strings.TrimRight(v.text, ".!?")
-		v.to = v.from + len(v.text)
-	}
-	return s.takeIf(len(v.text) >= least && isOpaqueSecret(v.text), v, i+1)
-}
-
-// nameBefore returns the name that ends before a position, perhaps in quotes, and
-// where it begins.
-func (s *scan) nameBefore(i int) (name string, from int) {
-	text := s.text
-	for n := 0; i > 0 && (text[i-1] == ' ' || text[i-1] == '\t') && n < 8; n++ {
-		i--
-	}
-	for n := 0; i > 0 && n < 20 && strings.IndexByte(`"'\]?`+"`", text[i-1]) >= 0; n++ {
-		i--
-	}
-	from = i
-	for from > 0 && i-from < longestName {
-		if c := text[from-1]; !isWord(c) && c != '-' && c != '.' && c < 0x80 {
-			break
-		}
-		from--
-	}
-	return s.near(from, i), from
-}
-
-// assignment looks for a name before a = or :, and a value after it.
-func (s *scan) assignment(i int) int {
-	from, assigns := s.separator(i)
-	if !assigns {
-		return from
-	}
-	text, colon := s.text, s.text[i] == ':'
-	name, begin := s.nameBefore(i)
-	if name == "is" && colon { // the password is: x
-		name, begin = s.nameBefore(begin)
-	}
-	if name == "" {
-		return from
-	}
-	kind := s.redactor.kindOf(name)
-	if kind == plain {
-		return s.pair(name, from)
-	}
-	if name == "auth" && strings.HasPrefix(text[from:], "(") {
-		return s.userAndPassword(from + 1)
-	}
-	if last := lastLetters(name); colon && (last == "cookie" || last == "authorization") && !strings.Contains(text[begin:i], `"`) {
-		return s.header(from, last == "cookie")
-	}
-	v := s.valueAt(from)
-	switch {
-	case v.quoted:
-		// The quote was a closing one.
-		cut := v.to == len(text) && (len(v.text) <= enough && strings.Trim(v.text, " )]};,\n") == "" || v.text[0] == ' ')
-		return s.takeIf(!cut && isSecret(kind, v.text), v, v.from)
-	case v.text == "":
-		return s.below(kind, v, colon, from)
-	}
-	return s.assigned(kind, v, begin, i, from)
-}
-
-// separator returns the end of a = or :, and what is like them. It separates nothing if assigns is false: then the scan goes on there.
-func (s *scan) separator(i int) (from int, assigns bool) {
-	text := s.text
-	if from = i + 1; from >= len(text) {
-		return from, false
-	}
-	if strings.HasPrefix(text[i:], "://") {
-		return s.url(i), false
-	}
-	switch next := text[from]; next {
-	case text[i]:
-		for from < len(text) && text[from] == next {
-			from++
-		}
-		s.looked += from - i
-		return from, false
-	case '>', '=': // => and :=
-		from++
-	}
-	return from, i == 0 || strings.IndexByte("!<>=~", text[i-1]) < 0
-}
-
-// below takes a value that is not behind its name's separator, where v is empty.
-func (s *scan) below(kind kind, v value, colon bool, from int) int {
-	if colon {
-		if block := s.block(v.to); isSecret(kind, block.text) {
-			return s.take(block)
-		}
-	}
-	declared := s.declaration(v.to)
-	return s.takeIf(declared.quoted && isSecret(kind, declared.text), declared, from)
-}
-
-// assigned takes a value without quotes. Its name begins at begin, and the separator, which ends at from, is at i.
-func (s *scan) assigned(kind kind, v value, begin, i, from int) int {
-	text, colon := s.text, s.text[i] == ':'
-	spaced := i > 0 && text[i-1] == ' '
-	if !colon && !spaced && s.atLineStart(begin) { // an environment variable: up to a space
-		v = s.until(argumentEnd, v.from)
-	}
-	if colon && begin > 0 && text[begin-1] == ':' && v.from == from &&
-		(!isToken(v.text) || strings.Contains(s.near(max(0, begin-120), begin), "arn:")) {
-		return from // arn:…:secret:name
-	}
-	if s.bare(kind, v, colon, spaced) {
-		return s.take(v)
-	}
-	if declared := s.declaration(v.to); declared.quoted && isSecret(kind, declared.text) {
-		return s.take(declared)
-	}
-	if v.text[0] == '$' { // ${PASSWORD:-}: there is no name inside
-		if end := strings.IndexAny(s.near(v.from, v.from+100), "})"); end > 0 {
-			return v.from + end
-		}
-	}
-	return v.from
-}
-
-// userAndPassword handles 'u', 'x') as in auth=('u', 'x').
-func (s *scan) userAndPassword(from int) int {
-	user := s.valueAt(from)
-	if !user.quoted || len(user.text) > longestName || !strings.HasPrefix(s.text[min(user.to+1, len(s.text)):], ",") {
-		return from
-	}
-	v := s.valueAt(user.to + 2)
-	return s.takeIf(v.quoted && strings.HasPrefix(s.text[min(v.to+1, len(s.text)):], ")") && isSecret(any_, v.text), v, from)
-}
-
-// block returns a YAML value that is written below its name: an indicator, then
-// indented lines. i is at the indicator.
-func (s *scan) block(i int) value {
-	text := s.text
-	line := i + leading(text[i:], "|>+-", 4)
-	if line == i || line+1 >= len(text) || text[line] != '\n' || text[line+1] != ' ' {
-		return value{}
-	}
-	indent := leading(text[line+1:], " ", len(text))
-	from := line + 1 + indent
-	to := from
-	for to < len(text) {
-		to += endOfWord(text[to:], "\n")
-		next := text[min(to+1, len(text)):]
-		if len(next) <= indent || leading(next, " ", indent) < indent {
-			break
-		}
-		to++
-	}
-	s.looked += to - line // a long one is a secret, and skipped
-	return s.valueOf(from, to, false)
-}
-
-// declaration returns the value in secretKey: string = "…".
-func (s *scan) declaration(from int) value {
-	rest := s.near(from, from+40)
-	rest = rest[:endOfWord(rest, "\n;,{(")]
-	for _, begin := range []string{"= \"", "= '"} {
-		if at := strings.Index(rest, begin); at >= 0 {
-			return s.valueAt(from + at + 1)
-		}
-	}
-	return value{}
-}
-
-// lastLetters returns a name's last word in lower case.
-func lastLetters(name string) string {
-	at := len(name)
-	for at > 0 && isWord(name[at-1]) && name[at-1] != '_' {
-		at--
-	}
-	return strings.ToLower(name[at:])
-}
-
-// atLineStart reports whether a name begins a line, or follows export.
-func (s *scan) atLineStart(i int) bool {
-	if i == 0 || s.text[i-1] == '\n' {
-		return true
-	}
-	for _, word := range []string{"export ", "set ", "env ", "ENV ", "-e "} {
-		if strings.HasSuffix(s.text[:i], word) {
-			return true
-		}
-	}
-	return false
 }
 
 // valueAt reads a value. A quoted one, whose quotes may be escaped, ends at the
 // same quote; if that is missing, as in a text that was cut off, it ends with the
 // text.
-func (s *scan) valueAt(from int) value {
+func (s *scan) valueAt(from int, ends string) value {
 	text := s.text
 	from += leading(text[from:], " \t", 16)
-	escapes := leading(text[from:], `\`, 16)
-	quote := from + escapes
-	if escapes > 0 && strings.HasPrefix(text[quote:], "u0022") || quote == len(text) || strings.IndexByte("\"'`", text[quote]) < 0 {
-		return s.until(valueEnd, from)
+	begin := from + leading(text[from:], `\`, 16) + 1
+	if begin > len(text) || strings.IndexByte("\"'`", text[begin-1]) < 0 {
+		return s.until(ends, from)
 	}
 	// Of two values with the same quote and as many escapes, the second begins where the
 	// first one ends, so that a byte is within a few dozen at most.
-	begin, before := quote+1, 0
-	for to := begin; to < len(text); to++ {
-		switch text[to] {
-		case '\\':
-			before++
-			continue
-		case text[quote]:
-			if before <= escapes {
-				s.looked += to - begin
-				return s.valueOf(begin, to-before, true)
-			}
+	quote, to := text[from:begin], begin
+	for to < len(text) {
+		at := strings.Index(text[to:], quote)
+		if at < 0 {
+			to = len(text)
+		} else if to += at; text[to-1] != '\\' {
+			break
+		} else {
+			to += len(quote)
 		}
-		before = 0
 	}
-	s.looked += len(text) - begin
-	return s.valueOf(begin, len(text), true)
+	s.looked += to - begin
+	return value{from: begin, to: to, text: text[begin:min(to, begin+enough+1)], quoted: true}
 }
 
-// argumentAt is like valueAt, but a value without quotes ends at a space.
-func (s *scan) argumentAt(from int) value {
-	v := s.valueAt(from)
-	if !v.quoted {
-		v = s.until(argumentEnd, v.from)
+// isToken reports whether a word looks generated rather than written by a person.
+func isToken(token string) bool {
+	if len(token) > longest || strings.ContainsAny(token, "[]{}$") || token == Redacted {
+		return len(token) > longest
 	}
-	return v
+	return isOpaque(token) || mixed.MatchString(token)
 }
+
+var (
+	mixed  = regexp.MustCompile(`^[^A-Z]*[A-Z].*[a-z].*[A-Z].*[a-z].*[A-Z].*[a-z]`)
+	inCode = `[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*`
+	// names are names in code, words separated by dots, and calls are what begins with one and a bracket.
+	names = regexp.MustCompile(`^` + inCode + `\.?$`)
+	calls = regexp.MustCompile(`^(?:[\[({]|\$[({]|` + inCode + `[(\[])|\($`)
+)
 
 // bare reports whether a value without quotes is a secret: in a text it may also be
 // code, or a word of a sentence.
 func (s *scan) bare(kind kind, v value, colon, spaced bool) bool {
-	text := v.text
-	if strings.IndexByte("[{(", text[0]) >= 0 || begins(text, "$(", "${") {
+	if len(v.text) <= longest && !isSecret(kind, v.text) || calls.MatchString(v.text) {
 		return false
 	}
-	if len(text) > enough {
+	dotted, isName := strings.Contains(v.text, "."), names.MatchString(v.text)
+	switch {
+	case len(v.text) > longest, isOpaque(v.text) && (!isName || !dotted):
 		return true
-	}
-	if !isSecret(kind, text) || strings.HasSuffix(text, "(") {
+	case isName && (spaced || dotted): // a variable
 		return false
 	}
-	if call := strings.IndexAny(text, "(["); call > 0 && isName(text[:call]) {
-		return false
-	}
-	dotted := strings.Contains(text, ".")
-	if isOpaque(text) && (!isName(text) || !dotted) {
-		return true
-	}
-	if isName(text) && (spaced || dotted) {
-		return false // a variable
-	}
-	if !colon {
-		return true
-	}
-	// One word, and nothing after it.
-	return s.lineEndsAt(v.to)
+	// One word, and nothing but closing marks after it.
+	end := v.to + leading(s.text[v.to:], " \t\r,;\"'}", 40)
+	return !colon || end == len(s.text) || s.text[end] == '\n'
 }
 
-// lineEndsAt reports whether nothing but closing marks follows on the line.
-func (s *scan) lineEndsAt(i int) bool {
-	end := s.next(lineRest, i)
-	return end == len(s.text) || s.text[end] == '\n'
-}
-
-// isName reports whether a text is a name in code: words separated by dots.
-func isName(text string) bool {
-	for i := range len(text) {
-		c := text[i]
-		if c|0x20 < 'a' || c|0x20 > 'z' {
-			if c != '_' && (i == 0 || text[i-1] == '.' || c != '.' && (c < '0' || c > '9')) {
-				return false
-			}
-		}
-	}
-	return len(text) > 0
-}
-
-// pair handles a name that is not a secret's: it may be the first half of
-// name="password" value="…".
-func (s *scan) pair(name string, from int) int {
-	switch lastLetters(name) {
-	case "name", "key", "header", "field", "variable", "id":
-		if v := s.valueAt(from); (v.quoted || isName(v.text)) && len(v.text) <= longestName {
-			if kind := s.redactor.kindOf(v.text); kind != plain {
-				s.named, s.namedKind = v.to, kind
-			}
-			return v.from
-		}
-	case "value", "content", "default":
-		if s.named < 0 || from-s.named > 80 {
-			return from
-		}
-		s.named = -1
-		v := s.valueAt(from)
-		return s.takeIf(isSecret(s.namedKind, v.text) && (v.quoted || s.bare(s.namedKind, v, true, true)), v, from)
-	case "code":
-		v := s.valueAt(from)
-		return s.takeIf(s.text[from-1] == '=' && len(v.text) >= 20 && !v.quoted && isOpaque(v.text), v, from)
-	}
-	return from
-}
-
-// schemes are those of the header Authorization. Those in listSchemes are followed by
-// a list of quoted values.
-var (
-	schemes = set(`bearer basic token digest apikey negotiate ntlm hawk oauth signature hmac key jwt aws4-hmac-sha256 ssws bot splunk
-		genie-key geniekey sharedkey sharedkeylite vapid`)
-	listSchemes = set("digest oauth hawk signature vapid")
-)
+// authorizations are values of the header Authorization. The group is where a list begins, or one credential.
+var authorizations = regexp.MustCompile(`^(?:(?i:digest|oauth|hawk|signature|vapid|aws4-hmac-sha256) ()[^\[]+=|(?:[\w-]+ )?()[^ ,]{6,})`)
 
 // header handles the value of Authorization or Cookie, which ends at the line's end
 // or at a quote.
 func (s *scan) header(from int, cookie bool) int {
-	text := s.text
-	spaces := leading(text[from:], " ", len(text))
-	s.looked += spaces
-	from += spaces
-	space := min(s.next(headerWordEnd, from), from+200)
-	first := s.near(from, space)
+	v := s.until(headerEnd, from+leading(s.text[from:], " ", 16))
+	if cookie {
+		name, _, found := strings.Cut(v.text, "=")
+		return s.takeIf(found && name != "" && !strings.Contains(name, " "), v, from)
+	}
+	m := authorizations.FindStringSubmatchIndex(v.text)
 	switch {
-	case first == "":
+	case m == nil:
 		return from
-	case cookie:
-		if strings.IndexByte(first, '=') <= 0 {
-			return from
-		}
-		return s.take(s.until(headerEnd, from))
-	case space == len(text) || text[space] != ' ': // there is no scheme
-		if first == Redacted || !isToken(first) || len(first) < 6 {
-			return from
-		}
-		return s.take(s.until(headerWordEnd, from))
+	case m[2] >= 0: // a list, whose values are in quotes
+		v.from += m[2]
+		v.to += endOf(s.text[v.to:], "\r\n")
+		return s.takeIf(true, v, from)
 	}
-	from = space + 1
-	scheme := strings.ToLower(first)
-	switch {
-	case has(listSchemes, scheme):
-		if near := s.near(from, from+100); strings.IndexByte(near, '=') <= 0 || strings.HasPrefix(near, Redacted) {
-			return from
-		}
-		return s.take(s.until(lineEnd, from))
-	case scheme == "aws4-hmac-sha256":
-		return s.take(s.until(headerEnd, from))
-	}
-	v := s.until(credentialEnd, from)
-	credential := v.text
-	if credential == "" || credential == Redacted || isReference(credential) || credential[0] == '<' {
-		return from
-	}
-	return s.takeIf(has(schemes, scheme) && (isToken(credential) || len(credential) >= 24) || len(credential) >= 16 && isOpaque(credential), v, from)
+	v = s.until(valueEnd, v.from+m[4])
+	return s.takeIf(isToken(v.text), v, from)
 }
 
-// element handles the text of <password>…<.
-func (s *scan) element(i int) int {
-	if i > 1 && s.text[i-1] == '-' && s.text[i-2] == ' ' {
-		return s.arrow(i)
-	}
-	if s.named >= 0 && s.named+1 == i { // <property name="password">…<
-		return s.elementText(s.namedKind, i)
-	}
-	name, from := s.nameBefore(i)
-	if name == "" || from == 0 || s.text[i-1] == ' ' || s.text[from-1] != '<' && s.text[from-1] != ':' {
-		return i + 1
-	}
-	if kind := s.redactor.kindOf(name); kind != plain {
-		return s.elementText(kind, i)
-	}
-	return i + 1
-}
-
-func (s *scan) elementText(kind kind, i int) int {
-	from, end, which := i+1, "<", 0
+// elementText takes the text of <password>…<, and returns where it ends, or zero.
+func (s *scan) elementText(kind kind, from int) int {
 	if data := "<![CDATA["; strings.HasPrefix(s.text[from:], data) {
-		from, end, which = from+len(data), "]]>", 1
+		from += len(data)
 	}
-	if s.noEnd[which] {
-		return i + 1
-	}
-	to := s.find(from, end)
-	if to < 0 {
-		s.noEnd[which] = true
-		return i + 1
-	}
-	return s.takeIf(isSecret(kind, strings.TrimSpace(s.text[from:to])), value{from: from, to: to}, to)
+	v := s.until("<", from)
+	return s.takeIf(v.to < len(s.text) && isSecret(kind, strings.TrimSuffix(strings.TrimSpace(v.text), "]]>")), v, 0)
 }
 
-// arrow handles password -> x.
-func (s *scan) arrow(i int) int {
-	name, _ := s.nameBefore(i - 1)
-	if i+1 >= len(s.text) || s.text[i+1] != ' ' || s.redactor.kindOf(name) < any_ {
-		return i + 1
-	}
-	v := s.valueAt(i + 1)
-	return s.takeIf(isOpaqueSecret(v.text), v, i+1)
-}
-
-// quotedAfterWord handles PASSWORD '…' and IDENTIFIED BY '…'.
-func (s *scan) quotedAfterWord(i int) int {
-	name, begin := s.nameBefore(i)
-	if name == "" || strings.IndexByte(`"'`, s.text[i-2]) >= 0 {
-		return i + 1
-	}
-	switch strings.ToLower(name) {
-	case "password", "secret", "passphrase":
-	case "by":
-		if before, _ := s.nameBefore(begin); !strings.EqualFold(before, "identified") {
-			return i + 1
-		}
-	default:
-		return i + 1
-	}
-	v := s.valueAt(i)
-	return s.takeIf(v.quoted && !strings.ContainsAny(v.text[:min(len(v.text), 100)], " ,") && isSecret(any_, v.text), v, i+1)
-}
-
-// option handles --password x, and the short options of known commands.
-func (s *scan) option(i int) int {
-	from := i + leading(s.text[i:], "-", 3)
-	to, kind := min(s.next(dottedKeyEnd, from), from+longestName), plain
-	if to > from && to < len(s.text) && strings.IndexByte(` "'`, s.text[to]) >= 0 {
-		kind = s.redactor.kindOf(s.near(from, to))
-	}
-	if kind == plain {
-		return s.shortOption(i, from, to)
-	}
-	at := to
-	if s.text[at] != ' ' { // "--password", "x"
-		between := leading(s.text[at:], `"', `, 6)
-		if between < 3 {
-			return to
-		}
-		at += between - 1
-	}
-	v := s.argumentAt(at)
-	if strings.Trim(v.text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_]") == "" { // --password PASSWORD, as in a help text
-		return v.from
-	}
-	return s.takeIf(v.text[0] != '-' && isSecret(kind, v.text) && (v.text[0] != '$' || v.quoted), v, v.from)
-}
-
-// userOptions are the options whose value is user:password.
-var userOptions = set("user U proxy-user a")
-
-func (s *scan) shortOption(i, from, to int) int {
-	name := s.text[from:to]
-	if name == "" {
-		return i + 1
-	}
-	single := from == i+1
-	attached := single && name[0] == 'p' && len(name) > 1 // -psecret
-	user := has(userOptions, name) || name[len(name)-1] == 'u' && (name == "u" || attached || single && len(name) < 5)
-	if !user && !attached && name != "p" && name != "b" {
-		return i + 1
-	}
-	t := &s.tools
-	if !t.known {
-		speaksOf := func(one, other string) bool { return s.find(0, one) >= 0 || s.find(0, other) >= 0 }
-		*t = tools{true, speaksOf("curl", "http "), speaksOf("mysql", "mariadb"), speaksOf(" login ", "sshpass"), s.find(0, "redis-cli") >= 0}
-	}
-	if !t.curl && !t.mysql && !t.login && !t.redis {
-		return i + 1
-	}
-	v := s.argumentAt(to)
-	switch {
-	case user && t.curl:
-		colon := strings.IndexByte(v.text[:min(len(v.text), 200)], ':')
-		if colon > 0 && !strings.HasPrefix(v.text[colon:], "://") && isSecret(any_, v.text[colon+1:]) {
-			return s.take(value{from: v.from + colon + 1, to: v.to})
-		}
-	case name == "b":
-		return s.takeIf(t.curl && strings.IndexByte(v.text, '=') > 0 && len(v.text) > 12, v, i+1)
-	case name == "p" && t.login || name == "a" && t.redis:
-		return s.takeIf(to < len(s.text) && s.text[to] == ' ' && v.text != "" && v.text[0] != '-' && isSecret(any_, v.text), v, i+1)
-	case attached && t.mysql && name != "port" && name != "password":
-		v = s.until(argumentEnd, from+1)
-		return s.takeIf(isSecret(any_, v.text), v, i+1)
-	}
-	return i + 1
-}
+// commands are those with short options for passwords, and what these look like.
+var commands = words(map[string]*regexp.Regexp{
+	"curl http": regexp.MustCompile(`^-(?:\w{0,3}[uU]|a|-user|-proxy-user)[ =](?:["'][^\s"':]{0,40}:([^"'\n]+)|[^\s"':]{0,40}:([^\s"'\\/][^\s"'\\]*))` +
+		`|^-b ["']?([^\s"'=]{1,40}=[^\s"']+)`),
+	"mysql mysqldump mysqladmin mariadb": regexp.MustCompile(`^-p([^\s"'\\]+)`),
+	"login sshpass":                      regexp.MustCompile(`^-p ["']?([^\s"'\\-][^\s"'\\]*)`),
+	"redis-cli":                          regexp.MustCompile(`^-a ["']?([^\s"'\\-][^\s"'\\]*)`),
+})
 
 // longestURL is how far the end of a URL's password is searched for.
 const longestURL = 1000
 
-// url handles the user and password of a URL. i is at its "://".
+// In a URL the password ends at an @ that a host follows: the first one if the URL is for browsers, whose path may contain an @, and
+// otherwise the last one, since the password may contain @ and /. A user without a password that looks generated is a token.
+var (
+	webPassword   = regexp.MustCompile(`^[^:/@?#]*:(.+?)@[\w.\[\]{$}-]*(?:[/?#:,;)(]|$)`)
+	otherPassword = regexp.MustCompile(`^[^:/@?#]*:([^?]+)@[\w.\[\]{$}-]*(?:[/?#:,;)(]|$)`)
+	userToken     = regexp.MustCompile(`^([^:/@?#]{16,})@`)
+	webScheme     = regexp.MustCompile(`(?:http|git|ws)[a-z+]*://$`)
+	port          = regexp.MustCompile(`^\d*/`)
+	// randomUser has digits between letters, or letters whose case changes often.
+	randomUser = regexp.MustCompile(`[A-Za-z]\d+[A-Za-z]|^\d+[A-Za-z]|` + scrambled)
+)
+
+// url handles the user and password of a URL. i is behind its "://".
 func (s *scan) url(i int) int {
-	from := i + 3
-	rest, _, _ := strings.Cut(s.text[from:min(len(s.text), from+longestURL)], "://")
+	rest, _, _ := strings.Cut(s.text[i:min(len(s.text), i+longestURL)], "://")
+	rest = rest[:endOf(rest, " \t\r\n\"'<>\\`")]
 	s.see(rest)
-	rest = rest[:endOfWord(rest, " \t\r\n\"'<>\\`")]
-	user := endOfWord(rest, ":/@?#")
-	if user == len(rest) {
-		return from
+	expression := otherPassword
+	if webScheme.MatchString(s.near(i-12, i)) {
+		expression = webPassword
 	}
-	switch rest[user] {
-	case '@':
-		s.takeIf(isUserToken(rest[:user]), value{from: from, to: from + user}, 0)
-		return from + user
-	case ':':
-	default:
-		return from
+	if m := expression.FindStringSubmatchIndex(rest); m != nil {
+		password := rest[m[2]:m[3]]
+		secret := password != Redacted && !reference.MatchString(password) && !port.MatchString(password)
+		return s.takeIf(secret, value{from: i + m[2], to: i + m[3]}, i)
 	}
-	scheme := i
-	for scheme > 0 && i-scheme < 20 && (isWord(s.text[scheme-1]) || s.text[scheme-1] == '+') {
-		scheme--
+	if m := userToken.FindStringSubmatchIndex(rest); m != nil {
+		return s.takeIf(randomUser.MatchString(rest[:m[3]]), value{from: i, to: i + m[3]}, i)
 	}
-	at := passwordEnd(rest, user+1, begins(s.text[scheme:i], "http", "git", "ws"))
-	if at <= user+1 {
-		return from
-	}
-	password := rest[user+1 : at]
-	if password == Redacted || isReference(password) {
-		return from + at
-	}
-	if slash := strings.IndexByte(password, '/'); slash >= 0 && strings.Trim(password[:slash], digitsOnly) == "" {
-		return from // a port and a path
-	}
-	return s.take(value{from: from + user + 1, to: from + at})
-}
-
-// isUserToken reports whether the user of a URL without a password is a token, and no name.
-func isUserToken(user string) bool {
-	if len(user) < 16 {
-		return false
-	}
-	if isScrambled(user) {
-		return true
-	}
-	low, high := strings.ToUpper(user) != user, strings.ToLower(user) != user
-	if len(user) < 20 && (!low || !high) || !isOpaque(user) {
-		return false
-	}
-	for part := range strings.FieldsFuncSeq(user, func(c rune) bool { return strings.ContainsRune("-._", c) }) {
-		if without := strings.TrimLeft(part, digitsOnly); without != "" && (without != part || strings.ContainsAny(part, digitsOnly)) {
-			return true // of letters and digits; a name has them apart
-		}
-	}
-	return false
-}
-
-// isScrambled reports whether the case of a text's letters changes often, as it does in a
-// random one, and not in words that are written together.
-func isScrambled(text string) bool {
-	changes, last := 0, byte(0)
-	for i := range len(text) {
-		if c := text[i]; 'a' <= c|0x20 && c|0x20 <= 'z' {
-			if last != 0 && (last^c)&0x20 != 0 {
-				changes++
-			}
-			last = c
-		}
-	}
-	return 3*changes > len(text)
-}
-
-const digitsOnly = "0123456789"
-
-// passwordEnd finds the @ that ends a password, which may itself contain @ and /:
-// one that a host follows. It is the last such @, except in URLs for browsers,
-// whose paths may contain an @: there it is the first.
-func passwordEnd(rest string, from int, web bool) int {
-	best := -1
-	for at := from; at < len(rest); at++ {
-		if rest[at] == '?' && best >= 0 {
-			break
-		}
-		if rest[at] != '@' {
-			continue
-		}
-		length := runOf(rest[at+1:], ".[]{$}", len(rest))
-		host := at + 1 + length
-		if host == len(rest) || strings.IndexByte("/?#:,;)(", rest[host]) >= 0 {
-			best = at
-			if web {
-				break
-			}
-		}
-		at = host - 1
-	}
-	return best
-}
-
-// address handles user:password@tcp(…), as Go's MySQL driver writes it, and
-// scott/tiger@//host, as Oracle does.
-func (s *scan) address(i int) int {
-	mark := ":"
-	switch rest := s.text[i:]; {
-	case strings.HasPrefix(rest, "@//"):
-		mark = "/"
-	case !begins(rest, "@tcp(", "@unix("):
-		return i + 1
-	}
-	from := max(0, i-200)
-	from += strings.LastIndexAny(s.near(from, i), " \t\n\"'=\\") + 1
-	if user, password, found := strings.Cut(s.text[from:i], mark); found && isSecret(any_, password) {
-		s.take(value{from: from + len(user) + 1, to: i})
-	}
-	return i + 1
-}
-
-// azure handles a client secret of Azure: three characters, a digit, Q~ and at
-// least 31 more.
-func (s *scan) azure(i int) int {
-	if i < 5 || s.text[i-1] != 'Q' || s.text[i-2] < '0' || s.text[i-2] > '9' {
-		return i + 1
-	}
-	length := runOf(s.near(i+1, i+61), ".~", 60)
-	return s.takeIf(length >= 31, value{from: i - 5, to: i + 1 + length}, i+1)
+	return i
 }
