@@ -22,14 +22,19 @@ const (
 	maxInterface = 9 // methods of its own
 )
 
-// Functions, statements and the core stay short.
+// onTop are the bounds of the packages on top, each with those below it. One that has become shorter gets a lower bound.
+var onTop = map[string]int{
+	"audit": 3290, "inspect": 1340, "live": 1150, "window": 1120, "erase": 490, "otelagentstore": 460, "retention": 360,
+}
+
+// Functions, statements, the core and the packages on top stay short.
 func TestLengths(t *testing.T) {
 	t.Chdir("../../..")
 	files, err := tracked(t.Context(), "*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	core := 0
+	core, top := 0, map[string]int{}
 	for _, name := range files {
 		if partOf(name) != "" || strings.HasPrefix(name, "db/") {
 			continue
@@ -38,13 +43,15 @@ func TestLengths(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if top, _, _ := strings.Cut(name, "/"); top == name || strings.Contains(" repo internal schema observe ", " "+top+" ") {
-			lines, err := goLines(name, text)
-			if err != nil {
-				t.Fatal(err)
-			}
+		lines, err := goLines(name, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, _, _ := strings.Cut(name, "/")
+		if first == name || strings.Contains(" repo internal schema observe ", " "+first+" ") {
 			core += lines
 		}
+		top[first] += lines
 		set := token.NewFileSet()
 		parsed, err := parser.ParseFile(set, name, text, 0)
 		if err != nil {
@@ -63,6 +70,12 @@ func TestLengths(t *testing.T) {
 	}
 	if core == 0 || core > maxCore {
 		t.Errorf("the core has %d lines; the bound is %d", core, maxCore)
+	}
+	for of, bound := range onTop {
+		if top[of] == 0 || top[of] > bound {
+			t.Errorf("%s has %d lines; the bound is %d", of, top[of], bound)
+		}
+		t.Logf("%s %d", of, top[of])
 	}
 	queries, err := filepath.Glob("queries/*.sql")
 	if err != nil || len(queries) == 0 {
