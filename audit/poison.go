@@ -13,8 +13,8 @@ import (
 
 // quarantine sets aside an entry that the database or the spool refuses, so that it
 // does not hold up the others.
-func (w *Writer) quarantine(entry repo.AuditEntry, reason error, setAside func(repo.AuditEntry, error) error, settle settling) error {
-	if err := setAside(entry, reason); err != nil {
+func (w *Writer) quarantine(entry repo.AuditEntry, reason error, settle settling) error {
+	if err := w.setAside(entry, reason); err != nil {
 		return err
 	}
 	settle(1, fmt.Errorf("%w: %w", ErrQuarantined, reason), func(s *Stats) { s.Quarantined++ })
@@ -23,16 +23,6 @@ func (w *Writer) quarantine(entry repo.AuditEntry, reason error, setAside func(r
 		w.options.OnQuarantine(entry, reason)
 	}
 	return nil
-}
-
-// setAsideAtLast retries until the entry is set aside or the writer is cancelled.
-func (w *Writer) setAsideAtLast(entry repo.AuditEntry, reason error) error {
-	for attempt := 1; ; attempt++ {
-		err := w.setAside(entry, reason)
-		if err == nil || w.ctx.Err() != nil || !w.pause(attempt) {
-			return err
-		}
-	}
 }
 
 func (w *Writer) setAside(entry repo.AuditEntry, reason error) error {

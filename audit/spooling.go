@@ -40,7 +40,7 @@ func (w *Writer) drain() bool {
 			w.spooling = false
 			return true
 		}
-		err = w.record(entries, w.setAside, func(count int, _ error, account func(*Stats)) {
+		err = w.record(entries, func(count int, _ error, account func(*Stats)) {
 			w.doneSpooled(ends[:count], account)
 			ends = ends[count:]
 		})
@@ -93,7 +93,7 @@ func (w *Writer) spoolQueue() (room, ended bool) {
 		taken, err := w.spool(entries)
 		switch {
 		case errors.Is(err, ErrSpoolRecord):
-			if w.quarantine(entries[taken], err, w.setAsideAtLast, w.queue.settle) != nil {
+			if w.quarantine(entries[taken], err, w.queue.settle) != nil {
 				return false, false
 			}
 		case err != nil:

@@ -221,7 +221,7 @@ func (w *Writer) write(entries []repo.AuditEntry) bool {
 			w.queue.settle(count, outcome, account)
 			entries, attempt = entries[count:], 1
 		}
-		err := w.record(entries, w.setAsideAtLast, settle)
+		err := w.record(entries, settle)
 		switch {
 		case err == nil:
 			return true
@@ -233,7 +233,9 @@ func (w *Writer) write(entries []repo.AuditEntry) bool {
 				w.spooling = true
 				return true
 			case errors.Is(err, ErrSpoolRecord):
-				return w.quarantine(entries[0], err, w.setAsideAtLast, settle) == nil
+				if w.quarantine(entries[0], err, settle) == nil {
+					return true
+				}
 			}
 		}
 		if !w.pause(attempt) {
@@ -247,7 +249,7 @@ type settling func(count int, outcome error, account func(*Stats))
 
 // record writes entries in order, and quarantines those that are refused. After an
 // error, the entries that are not settled may be recorded again.
-func (w *Writer) record(entries []repo.AuditEntry, setAside func(repo.AuditEntry, error) error, settle settling) error {
+func (w *Writer) record(entries []repo.AuditEntry, settle settling) error {
 	recorded, err := w.attempt(entries)
 	switch {
 	case err == nil:
@@ -259,14 +261,14 @@ func (w *Writer) record(entries []repo.AuditEntry, setAside func(repo.AuditEntry
 	case !isRefused(err):
 		return err
 	case len(entries) == 1:
-		return w.quarantine(entries[0], err, setAside, settle)
+		return w.quarantine(entries[0], err, settle)
 	}
 	// One of them is refused. Bisect to find it, and write the others in order.
 	half := len(entries) / 2
-	if err := w.record(entries[:half], setAside, settle); err != nil {
+	if err := w.record(entries[:half], settle); err != nil {
 		return err
 	}
-	return w.record(entries[half:], setAside, settle)
+	return w.record(entries[half:], settle)
 }
 
 // isRefused reports whether an entry is refused because of its values, because its id is

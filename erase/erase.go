@@ -66,7 +66,11 @@ func Subject(ctx context.Context, store repo.Store, request Request) (Receipt, e
 	if err := request.check(); err != nil {
 		return receipt, err
 	}
-	e := &erasure{store: store, Request: request, receipt: &receipt}
+	stored, err := removalOf(store)
+	if err != nil {
+		return receipt, err
+	}
+	e := &erasure{store: store, stored: stored, Request: request, receipt: &receipt}
 	receipt.Namespaces = request.Namespaces
 	for _, name := range e.names() {
 		receipt.Names = append(receipt.Names, digest(e.Key, ofName, name))
@@ -74,7 +78,7 @@ func Subject(ctx context.Context, store repo.Store, request Request) (Receipt, e
 	for _, scope := range e.Scopes {
 		receipt.Scopes = append(receipt.Scopes, digest(e.Key, ofScope, scope))
 	}
-	err := e.run(ctx)
+	err = e.run(ctx)
 	return receipt, err
 }
 
@@ -84,7 +88,11 @@ func Check(ctx context.Context, store repo.Store, request Request) error {
 	if err := request.check(); err != nil {
 		return err
 	}
-	return (&erasure{store: store, Request: request, receipt: &Receipt{}}).begin(ctx)
+	stored, err := removalOf(store)
+	if err != nil {
+		return err
+	}
+	return (&erasure{store: store, stored: stored, Request: request, receipt: &Receipt{}}).begin(ctx)
 }
 
 func (r Request) check() error {
@@ -109,6 +117,7 @@ func checkKey(key []byte) error {
 type erasure struct {
 	Request
 	store   repo.Store
+	stored  removal.Store // of the store
 	receipt *Receipt
 	// everywhere: the request names no namespaces.
 	everywhere bool
@@ -127,11 +136,8 @@ func (e *erasure) begin(ctx context.Context) error {
 		return err
 	}
 	if e.everywhere = len(e.Namespaces) == 0; e.everywhere {
-		stored, err := removalOf(e.store)
-		if err != nil {
-			return err
-		}
-		if e.Namespaces, err = stored.Namespaces(ctx); err != nil {
+		var err error
+		if e.Namespaces, err = e.stored.Namespaces(ctx); err != nil {
 			return err
 		}
 	}
@@ -160,12 +166,8 @@ func (e *erasure) run(ctx context.Context) error {
 	if err := e.rest(ctx); err != nil {
 		return err
 	}
-	stored, err := removalOf(e.store)
-	if err != nil {
-		return err
-	}
 	slices.SortFunc(e.forked, repo.ID.Compare)
-	own, all, err := stored.Kept(ctx, slices.Compact(e.forked))
+	own, all, err := e.stored.Kept(ctx, slices.Compact(e.forked))
 	if err != nil {
 		return err
 	}
@@ -226,11 +228,7 @@ func (e *erasure) shared(ctx context.Context, store repo.Store) error {
 
 // forget replaces what stays.
 func (e *erasure) forget(ctx context.Context, person removal.Person) error {
-	stored, err := removalOf(e.store)
-	if err != nil {
-		return err
-	}
-	forgotten, err := stored.Forget(ctx, person)
+	forgotten, err := e.stored.Forget(ctx, person)
 	e.receipt.Add(forgotten)
 	return err
 }
@@ -270,11 +268,7 @@ func (e *erasure) checkHolds(ctx context.Context) error {
 		return err
 	}
 	if e.Owner != "" {
-		stored, err := removalOf(e.store)
-		if err != nil {
-			return err
-		}
-		fork, err := stored.HeldFork(ctx, e.Owner, e.Namespaces)
+		fork, err := e.stored.HeldFork(ctx, e.Owner, e.Namespaces)
 		if err := refused(fork, !fork.IsZero(), err); err != nil {
 			return err
 		}
@@ -317,16 +311,12 @@ func (e *erasure) sessions(ctx context.Context, namespace string) error {
 		return err
 	}
 	none := ""
-	stored, err := removalOf(e.store)
-	if err != nil {
-		return err
-	}
 	for _, actor := range e.names() {
 		if len(actor) > repo.MaxNameBytes { // an owner's
 			continue
 		}
 		err := pages.Items(list(repo.SessionFilter{Namespace: namespace, AnyOwner: true, Actor: actor}), func(s repo.Session) error {
-			judged, err := stored.Judge(ctx, []repo.ID{s.ID})
+			judged, err := e.stored.Judge(ctx, []repo.ID{s.ID})
 			if err != nil || len(judged) == 0 {
 				return err
 			}
@@ -375,15 +365,12 @@ func (e *erasure) eraseSessions(ctx context.Context, sessions []repo.Session) er
 
 // eraseAround erases the messages of sessions that forks have, and what is about the sessions, which may be gone.
 func (e *erasure) eraseAround(ctx context.Context, sessions []repo.Session) error {
-	stored, err := removalOf(e.store)
-	if err != nil {
-		return err
-	}
 	about := removal.Person{}
 	for _, s := range sessions {
 		about.Sessions = append(about.Sessions, s.ID)
 	}
-	if about.Plans, err = stored.Made(ctx, about.Sessions); err != nil {
+	var err error
+	if about.Plans, err = e.stored.Made(ctx, about.Sessions); err != nil {
 		return err
 	}
 	before := e.receipt.Texts
@@ -456,10 +443,6 @@ const restPause, restLooks = 100 * time.Millisecond, 100
 // rest removes at once what stores remove in their own time. Who removed nothing may have met others who are at it, and whose
 // transaction may be undone: so it looks what is left.
 func (e *erasure) rest(ctx context.Context) error {
-	stored, err := removalOf(e.store)
-	if err != nil {
-		return err
-	}
 	for looks := 0; ; looks++ {
 		removed, err := e.removeRest(ctx)
 		if err != nil {
@@ -468,7 +451,7 @@ func (e *erasure) rest(ctx context.Context) error {
 		if removed {
 			looks = 0
 		}
-		switch left, err := stored.Left(ctx); {
+		switch left, err := e.stored.Left(ctx); {
 		case err != nil || !left:
 			return err
 		case looks == restLooks:
@@ -547,7 +530,7 @@ func Replay(ctx context.Context, store repo.Store, request Request, receipts ...
 		}
 		// The digests stay those of the receipt, of which not all names may have been found.
 		repeated := Receipt{ID: repo.NewID(), At: time.Now().UTC(), Namespaces: receipt.Namespaces, Names: receipt.Names, Scopes: receipt.Scopes}
-		e := &erasure{store: store, Request: again, receipt: &repeated}
+		e := &erasure{store: store, stored: stored, Request: again, receipt: &repeated}
 		if err := e.run(ctx); err != nil {
 			return done, err
 		}
