@@ -120,16 +120,18 @@ func (c meaning) isSecret(raw []byte) bool {
 }
 
 var (
-	// schemaOf is the beginning of an object that describes a value, and referenceTo of one that says where a secret is kept.
-	schemaOf    = regexp.MustCompile(`^\{(?:"\$ref"|(?s:.*?)"type"[\s:\[]*"(?:string|integer|number|object|array|boolean)")`)
+	// schemaOf is the beginning of an object that describes a value, and referenceTo of one that says where a secret
+	// is kept.
+	schemaOf = regexp.MustCompile(`^\{(?:"\$ref"|(?s:.*?)"type"[\s:\[]*"` +
+		`(?:string|integer|number|object|array|boolean)")`)
 	referenceTo = regexp.MustCompile(`^\{\s*"(?:secretKeyRef|valueFrom|\$ref)"`)
 	// examples are the members of a schema that are values.
 	examples = set("default example examples const value")
 	// pairNames and pairValues are members that hold a name and its value.
-	pairNames = set(`name key header headername field fieldname variable var env param parameter attribute option property k path
-		envvar variablename parameterkey setting`)
-	pairValues = set(`value val v values data default old new before after previous current oldvalue newvalue stringvalue valuestring plaintext
-		content secretvalue from to defaultvalue parametervalue`)
+	pairNames = set(`name key header headername field fieldname variable var env param parameter attribute option
+		property k path envvar variablename parameterkey setting`)
+	pairValues = set(`value val v values data default old new before after previous current oldvalue newvalue
+		stringvalue valuestring plaintext content secretvalue from to defaultvalue parametervalue`)
 	// jwkPrivate are the secret members of a JSON web key.
 	jwkPrivate = set("d p q dp dq qi k")
 )
@@ -236,9 +238,11 @@ func (s *jsonRedaction) elements(c meaning) (found bool) {
 				command = name + " "
 			}
 		}
-		if command != "" && len(before) < longestName && (strings.HasPrefix(text, "-") || strings.HasPrefix(before, "-")) {
+		isOption := strings.HasPrefix(text, "-") || strings.HasPrefix(before, "-")
+		if command != "" && len(before) < longestName && isOption {
 			line := command + before + " " // the command line up to here
-			if clean, is := strings.CutPrefix(s.redactor.text(line+text, mostNested, s.effort), line); is && clean != text {
+			clean, is := strings.CutPrefix(s.redactor.text(line+text, mostNested, s.effort), line)
+			if is && clean != text {
 				s.replace(last.from, last.to, clean)
 			}
 		}
@@ -256,9 +260,13 @@ func (s *jsonRedaction) elements(c meaning) (found bool) {
 	return found
 }
 
-// follows reports whether an element is the value of the option or header before it, such as --password or Authorization.
+// follows reports whether an element is the value of the option or header before it, such as --password or
+// Authorization.
 func (s *jsonRedaction) follows(before, text string) bool {
-	if before == "" || len(before) > longestName || strings.ContainsAny(before, " =") || !isSecret(s.redactor.kindOf(before), text) {
+	if before == "" || len(before) > longestName || strings.ContainsAny(before, " =") {
+		return false
+	}
+	if !isSecret(s.redactor.kindOf(before), text) {
 		return false
 	}
 	if before[0] == '-' {

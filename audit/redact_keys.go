@@ -53,35 +53,40 @@ var (
 		"signature signatures sig hmac auth bearer tokens pat pats sas":                           lengthy,
 		"token credential credentials creds cookie cookies pass jwt jwts pem kubeconfig htpasswd": opaque,
 		"pin otp totp cvv cvc": numeric,
-		`password passwords passwd passwds passwort pwd pwds pw passcode secret secrets apikey apikeys authorization dsn secretkey
-			privatekey accesskey dockerconfigjson`: any_,
+		`password passwords passwd passwds passwort pwd pwds pw passcode secret secrets apikey apikeys authorization
+			dsn secretkey privatekey accesskey dockerconfigjson`: any_,
 		"passphrase passphrases mnemonic": phrase,
 	})
 	pairsOf = words(map[string]pairOf{
-		"key keys": {set(`api access secret private signing signature encryption master account storage shared subscription auth
-			authentication service deploy deployment app application server client ssh rsa pgp gpg webhook hmac crypto cipher decryption
-			root admin consumer write license sas aes symmetric wrapping session jwt stripe openai anthropic sendgrid gemini functions
-			function integration ingest bot team maps`), any_},
-		"code codes":   {set("verification auth otp mfa access recovery backup security sms pairing unlock login twofactor factor totp pin"), numeric},
+		"key keys": {set(`api access secret private signing signature encryption master account storage shared
+			subscription auth authentication service deploy deployment app application server client ssh rsa pgp gpg
+			webhook hmac crypto cipher decryption root admin consumer write license sas aes symmetric wrapping
+			session jwt stripe openai anthropic sendgrid gemini functions function integration ingest bot team
+			maps`), any_},
+		"code codes": {set(`verification auth otp mfa access recovery backup security sms pairing unlock login
+			twofactor factor totp pin`), numeric},
 		"string":       {set("connection conn"), any_},
 		"phrase words": {set("seed recovery mnemonic pass secret"), phrase},
 	})
 	// noTokensOf are words with which, anywhere before it, a "token" is not a secret.
-	noTokensOf = set(`next page continuation cursor sync max min maximum minimum stop eos bos pad unk sep cls mask start end prompt completion
-		input output total num number count cached cache reasoning per first last special text image audio video lock fencing prev
-		previous begin tool thinking budget estimated used remaining prediction generated context`)
+	noTokensOf = set(`next page continuation cursor sync max min maximum minimum stop eos bos pad unk sep cls mask
+		start end prompt completion input output total num number count cached cache reasoning per first last
+		special text image audio video lock fencing prev previous begin tool thinking budget estimated used
+		remaining prediction generated context`)
 	// noPassOf are words with which, immediately before it, "pass" is not a secret.
 	noPassOf = set("first second test boarding by")
 	// besides are words that may follow the one that says what the name is.
-	besides = set(`value text plain plaintext raw str confirm confirmation confirmed repeat again new old current prev previous prod production
-		dev development staging test live primary secondary main backup encoded encrypted hash hashed digest hex default data base`)
+	besides = set(`value text plain plaintext raw str confirm confirmation confirmed repeat again new old current
+		prev previous prod production dev development staging test live primary secondary main backup encoded
+		encrypted hash hashed digest hex default data base`)
 	// questions are the first words of names that concern a secret but are not one's.
-	questions = set(`is has needs requires require required use uses enable enabled allow show hide with without no missing invalid forgot
-		can should supports support rotate check validate verify`)
+	questions = set(`is has needs requires require required use uses enable enabled allow show hide with without no
+		missing invalid forgot can should supports support rotate check validate verify`)
 	// compounds are the ends of names whose words are not separated.
-	compounds = strings.Fields(`apikey apikeys password passwords passwd passphrase secretkey accesskey privatekey signingkey encryptionkey masterkey
-		authkey sharedkey accountkey accesstoken refreshtoken authtoken idtoken sessiontoken bearertoken apitoken csrftoken bottoken
-		usertoken devicetoken clientsecret webhooksecret appsecret apisecret authorization connectionstring`)
+	compounds = strings.Fields(`apikey apikeys password passwords passwd passphrase secretkey accesskey privatekey
+		signingkey encryptionkey masterkey authkey sharedkey accountkey accesstoken refreshtoken authtoken idtoken
+		sessiontoken bearertoken apitoken csrftoken bottoken usertoken devicetoken clientsecret webhooksecret
+		appsecret apisecret authorization connectionstring`)
 )
 
 // longestName is how much of the end of a name is examined.
@@ -120,7 +125,8 @@ func kindOf(name string) kind {
 		}
 	}
 	kind, found := lastWords[last]
-	if !found && len(last) > len("apikey") && slices.ContainsFunc(compounds, func(end string) bool { return strings.HasSuffix(last, end) }) {
+	endsOn := func(compound string) bool { return strings.HasSuffix(last, compound) }
+	if !found && len(last) > len("apikey") && slices.ContainsFunc(compounds, endsOn) {
 		return any_
 	}
 	return kind
@@ -132,7 +138,8 @@ func cutLast(words string) (before, last string) {
 	return words[:max(at, 0)], words[at+1:]
 }
 
-// splitName appends a name in lower case, with _ between its words, without digits: apiKey, API-KEY and api_key1 give the same.
+// splitName appends a name in lower case, with _ between its words, without digits: apiKey, API-KEY and api_key1 give
+// the same.
 func splitName(to []byte, name string) []byte {
 	isLower := func(i int) bool { return i >= 0 && i < len(name) && 'a' <= name[i] && name[i] <= 'z' }
 	separate := false
@@ -160,18 +167,19 @@ func splitName(to []byte, name string) []byte {
 
 var (
 	// stands are texts that appear in place of a secret.
-	stands = set(`required optional none null nil undefined true false yes no string str text number int integer invalid expired missing
-		unknown empty unset redacted hidden masked include omit same-origin bearer basic any bytes boolean bool object array enabled disabled
-		changed updated wrong incorrect not sent str) unchanged ok denied rejected revoked accepted valid verified rotated created deleted
-		absent present set <nil> (null) byte char varchar password? n/a na varchar(255) reset mismatch failed ask prompt never always auto
-		weak strong`)
+	stands = set(`required optional none null nil undefined true false yes no string str text number int integer
+		invalid expired missing unknown empty unset redacted hidden masked include omit same-origin bearer basic any
+		bytes boolean bool object array enabled disabled changed updated wrong incorrect not sent str) unchanged ok
+		denied rejected revoked accepted valid verified rotated created deleted absent present set <nil> (null) byte
+		char varchar password? n/a na varchar(255) reset mismatch failed ask prompt never always auto weak strong`)
 	// reference is a text that says where a secret is kept, or stands for one.
-	reference = regexp.MustCompile(`^(?:\$[A-Z_0-9]+|\$\{.*\}|\$\(.*\)|\{\{.*\}\}|<[A-Za-z _-]*>|%.+%|\*{3,}|[xX]{3,}|\.{3,}|•+|(?:` +
-		`/(?:run|etc|var|home|tmp|secrets)/|~/|\./|arn:|vault:|op://|env[:.]|file:|ssm:|secretsmanager:|projects/|secrets\.|vars\.|` +
+	reference = regexp.MustCompile(`^(?:\$[A-Z_0-9]+|\$\{.*\}|\$\(.*\)|\{\{.*\}\}|<[A-Za-z _-]*>|%.+%|` +
+		`\*{3,}|[xX]{3,}|\.{3,}|•+|(?:/(?:run|etc|var|home|tmp|secrets)/|~/|\./|arn:|vault:|op://|env[:.]|file:|` +
+		`ssm:|secretsmanager:|projects/|secrets\.|vars\.|` +
 		`process\.env\.|os\.environ|os\.getenv).*)$`)
 	// prose is a word that occurs in sentences about secrets.
-	prose = regexp.MustCompile(`(?i)(?:^|[ .,:'])(?:is|must|required|invalid|cannot|should|incorrect|not|expired|enter|missing|does|the|was|has|` +
-		`your|please|too|may|be|are|changed|do)(?:[ .,:']|$)`)
+	prose = regexp.MustCompile(`(?i)(?:^|[ .,:'])(?:is|must|required|invalid|cannot|should|incorrect|not|expired|` +
+		`enter|missing|does|the|was|has|your|please|too|may|be|are|changed|do)(?:[ .,:']|$)`)
 	numbers = regexp.MustCompile(`^[A-Za-z0-9-]{3,}$`)
 )
 
@@ -186,14 +194,16 @@ func isSecret(kind kind, text string) bool {
 	case len(text) > enough:
 		return true
 	case stands[strings.ToLower(text)] || reference.MatchString(text),
-		kind != phrase && strings.Contains(text, " ") && !hasToken(text) && prose.MatchString(text): // a sentence about a secret
+		// A sentence about a secret.
+		kind != phrase && strings.Contains(text, " ") && !hasToken(text) && prose.MatchString(text):
 		return false
 	}
 	switch kind {
 	case lengthy:
 		return len(text) >= 16 && isOpaque(text)
 	case opaque:
-		return len(text) >= 5 && (isOpaque(text) || len(text) >= 20 && !strings.ContainsAny(text, " .-") || hasToken(text))
+		isLong := len(text) >= 20 && !strings.ContainsAny(text, " .-")
+		return len(text) >= 5 && (isOpaque(text) || isLong || hasToken(text))
 	case numeric:
 		return numbers.MatchString(text) && strings.ContainsAny(text, digitsOnly)
 	}

@@ -114,7 +114,8 @@ func (r *Redactor) redactText(text string, effort *effort) string {
 	return string(replaceSpans([]byte(text), s.spans))
 }
 
-// driverPassword is behind a user, as Go's driver of MySQL writes an address. A match ends at most 140 bytes behind its begin.
+// driverPassword is behind a user, as Go's driver of MySQL writes an address. A match ends at most 140 bytes behind its
+// begin.
 var driverPassword = regexp.MustCompile(`[^\s"'=\\:/@]{1,64}:([^\s"'=\\]{1,64}?)@(?:tcp|unix)\(`)
 
 // wordBytes are what words, names and most keys consist of.
@@ -148,7 +149,9 @@ func (s *scan) word(from, to int) int {
 		}
 	}
 	if strings.EqualFold(word, "bearer") || strings.EqualFold(word, "basic") {
-		if v := s.valueAt(to, valueEnd); v.from > to && v.from <= to+4 && len(v.text) >= 8 && isToken(v.text) && (len(word) > 5 || (v.to-v.from)%4 == 0) {
+		v := s.valueAt(to, valueEnd)
+		follows, isWhole := v.from > to && v.from <= to+4, len(word) > len("basic") || (v.to-v.from)%4 == 0
+		if follows && isWhole && len(v.text) >= 8 && isToken(v.text) {
 			return s.takeIf(true, v, to)
 		}
 	}
@@ -227,18 +230,19 @@ type shape struct {
 var shapes = func() map[string][]shape {
 	all := map[string][]shape{}
 	for expression, prefixes := range map[string]string{
-		`[\w-]{10}`: `sk_live_ sk_test_ rk_live_ rk_test_ pk_live_ pk_test_ xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xoxc- xapp- sk_prod_
-			sk_org_live_ sk_org_test_`,
+		`[\w-]{10}`: `sk_live_ sk_test_ rk_live_ rk_test_ pk_live_ pk_test_ xoxa- xoxb- xoxe- xoxo- xoxp- xoxr-
+			xoxs- xoxc- xapp- sk_prod_ sk_org_live_ sk_org_test_`,
 		`[\w-]{12}`: "rzp_live_ FLWSECK FLWSECK_TEST-",
 		`[\w-]{15}`: "NRJS- tskey- sk- LTAI",
-		`[\w-]{20}`: `ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ gldt- glrt- gloas- glcbt- glptt- glft- glsoat- glimt- glagent- GOCSPX- shpat_
-			shpca_ shppa_ shpss_ sq0atp- sq0csp- sq0idp- lin_api_ NRAK- NRII- dckr_pat_ dckr_oat_ sb_secret_ aio_ tvly- vercel_
-			ctx7sk-`,
-		`[\w-]{28}`: `ATBB npm_ hf_ api_org_ pypi- ntn_ figd_ PMAK- r8_ sbp_ glsa_ sntryu_ phx_ phc_ duffel_live_ duffel_test_ HRKU- pnu_
-			shippo_live_ shippo_test_ AQVN AKID fo1_ atlasv1. lsv2_ pat-na1- pat-eu1- gitea_ wandb_v1_ cfut_ e2b_ nfp_ bkua_ ddp_`,
+		`[\w-]{20}`: `ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ gldt- glrt- gloas- glcbt- glptt- glft- glsoat- glimt-
+			glagent- GOCSPX- shpat_ shpca_ shppa_ shpss_ sq0atp- sq0csp- sq0idp- lin_api_ NRAK- NRII- dckr_pat_
+			dckr_oat_ sb_secret_ aio_ tvly- vercel_ ctx7sk-`,
+		`[\w-]{28}`: `ATBB npm_ hf_ api_org_ pypi- ntn_ figd_ PMAK- r8_ sbp_ glsa_ sntryu_ phx_ phc_ duffel_live_
+			duffel_test_ HRKU- pnu_ shippo_live_ shippo_test_ AQVN AKID fo1_ atlasv1. lsv2_ pat-na1- pat-eu1- gitea_
+			wandb_v1_ cfut_ e2b_ nfp_ bkua_ ddp_`,
 		`[\w-]{32}`: "dapi cio ico- AIza AQ.",
-		`[\w-]{40}`: `dop_v1_ doo_v1_ dor_v1_ secret_ AGE-SECRET-KEY-1 gsk_ xai- pplx- nvapi- xkeysib- xsmtpsib- pul- rubygems_ sgp_ CFPAT-
-			CLOJARS_ jina_`,
+		`[\w-]{40}`: `dop_v1_ doo_v1_ dor_v1_ secret_ AGE-SECRET-KEY-1 gsk_ xai- pplx- nvapi- xkeysib- xsmtpsib-
+			pul- rubygems_ sgp_ CFPAT- CLOJARS_ jina_`,
 		`[\w-]{50}`:                      "EAAA EAAC EZAK EZTK AKCp rdme_",
 		`[\w.-]{10}`:                     "xoxe.",
 		`[\w.-]{20}`:                     "glpat- ya29. hvs. hvb. hvr.",
@@ -271,7 +275,7 @@ var rareShapes = []struct {
 	expression *regexp.Regexp
 }{
 	{"eyJ", regexp.MustCompile(`eyJ[\w-]{7,}\.[\w-]{10,}\.`)},                // a JSON web token
-	{".", regexp.MustCompile(`\b[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27}`)},    // a bot's token: its number, a time, a hash
+	{".", regexp.MustCompile(`\b[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27}`)},    // a bot: number, time, hash
 	{"_", regexp.MustCompile(`\b[123][A-Za-z0-9]{26}_[A-Za-z0-9]{20,24}\b`)}, // ngrok's: a time and random bytes, twice
 	{"-us", regexp.MustCompile(`\b[0-9a-f]{32}-us\d`)},                       // followed by a region
 	{"Q~", regexp.MustCompile(`\b\w{3}\dQ~[\w.~-]{31}`)},                     // a client secret of Azure
@@ -279,7 +283,8 @@ var rareShapes = []struct {
 
 var (
 	scrambled = `(?:[a-z]{1,2}[A-Z]{1,2}){4}`
-	// random is in a key, and in nothing that a person has named: a digit, letters whose case changes often, or capitals only.
+	// random is in a key, and in nothing that a person has named: a digit, letters whose case changes often, or
+	// capitals only.
 	random = regexp.MustCompile(`\d|^[A-Z]{16}|` + scrambled)
 )
 
@@ -322,7 +327,8 @@ const wideBytes = letters + digitsOnly + "_.~+/=%-"
 
 // connectors join a value to its name. The groups are in the order of the ways.
 var connectors = regexp.MustCompile("^(?:" + strings.Join([]string{
-	"([\"'\\]\\\\`?)]{0,16}[ \t]{0,8}(?:=>|:=|=|:))(?:[^=:]|$)", `(["'], ?)["']`, `(["']? -> )`, `( is:? )`, `(,? +)["']`,
+	"([\"'\\]\\\\`?)]{0,16}[ \t]{0,8}(?:=>|:=|=|:))(?:[^=:]|$)",
+	`(["'], ?)["']`, `(["']? -> )`, `( is:? )`, `(,? +)["']`,
 	`((?:["'],)? +)[^ ]`,
 }, "|") + ")")
 
@@ -341,8 +347,11 @@ const (
 var (
 	restOfTag = regexp.MustCompile(`^(?: \w[^<>]{0,60})?>`)
 	// nameOf is what comes before a name that is itself a value, and valueOfName what comes after it.
-	nameOf      = regexp.MustCompile(`(?:[nN]ame|[kK]ey|[hH]eader|[fF]ield|[vV]ariable|[iI]d)["'\\]{0,4}[ \t]{0,3}[=:]$`)
-	valueOfName = regexp.MustCompile(`(?i)^(?:["'\\]{0,4}[,;\s][^<>]{0,60}?\b(?:value|content|default)["'\\]{0,4}[ \t]?[=:]|["'][^<>]{0,40}(>))`)
+	nameOf = regexp.MustCompile(`(?:[nN]ame|[kK]ey|[hH]eader|[fF]ield|[vV]ariable|[iI]d)` +
+		`["'\\]{0,4}[ \t]{0,3}[=:]$`)
+	valueOfName = regexp.MustCompile(`(?i)^(?:["'\\]{0,4}[,;\s][^<>]{0,60}?\b(?:value|content|default)["'\\]{0,4}` +
+		`[ \t]?[=:]|` +
+		`["'][^<>]{0,40}(>))`)
 )
 
 // named takes the value of a secret's name.
@@ -390,7 +399,8 @@ func (s *scan) named(kind kind, name string, from, to int) int {
 	case kind < any_:
 		least = 16
 	}
-	secret := name != "code" && len(v.text) >= least && isOpaque(v.text) && isSecret(any_, v.text) && (name != "key" || by == said) &&
+	secret := len(v.text) >= least && isOpaque(v.text) && isSecret(any_, v.text)
+	secret = secret && name != "code" && (name != "key" || by == said) &&
 		(by != spaced || strings.IndexByte("=!", v.text[0]) < 0 && s.bare(any_, v, false, true))
 	return s.takeIf(secret, v, to)
 }
@@ -398,17 +408,21 @@ func (s *scan) named(kind kind, name string, from, to int) int {
 // mostIndirect is how far indirect looks before it fails.
 const mostIndirect = 40
 
-// indirect is a value that a type is before, secretKey: string = "…", or that is below its name: lines without names in YAML.
-var indirect = regexp.MustCompile(`^(?:[\w&<>\[\]: ]{0,30}= ?(["'])|[ \t]{0,3}[|>][+-]{0,2}\n\s{1,30}([^\n]+(?:\n[ \t]+[^\n:]+$)*))`)
+// indirect is a value that a type is before, secretKey: string = "…", or that is below its name: lines without names
+// in YAML.
+var indirect = regexp.MustCompile(`^(?:[\w&<>\[\]: ]{0,30}= ?(["'])|` +
+	`[ \t]{0,3}[|>][+-]{0,2}\n\s{1,30}([^\n]+(?:\n[ \t]+[^\n:]+$)*))`)
 
 // assigned takes a value behind = or :, as in an environment, a header, YAML, a query or code.
 func (s *scan) assigned(kind kind, name, by string, from, at int) int {
 	colon, spaced, rest, to := strings.HasSuffix(by, ":"), strings.Contains(by, " "), s.text[at:], from+len(name)
 	switch {
-	case name == "key", colon && (strings.HasPrefix(rest, "//") || strings.HasPrefix(rest, "-")): // a URL, and ${NAME:-default}
+	// A URL, and ${NAME:-default}.
+	case name == "key", colon && (strings.HasPrefix(rest, "//") || strings.HasPrefix(rest, "-")):
 		return to
 	case colon && !strings.Contains(by, `"`):
-		if last := strings.ToLower(name[strings.LastIndexAny(name, "-_.")+1:]); last == "cookie" || last == "authorization" {
+		switch last := strings.ToLower(name[strings.LastIndexAny(name, "-_.")+1:]); last {
+		case "cookie", "authorization":
 			return s.header(at, last == "cookie")
 		}
 	}
@@ -422,7 +436,8 @@ func (s *scan) assigned(kind kind, name, by string, from, at int) int {
 	case by == ":" && from > 0 && s.text[from-1] == ':' && v.from == at: // arn:…:secret:name
 	case v.quoted:
 		// The quote was a closing one.
-		cut := v.to == len(s.text) && (len(v.text) <= enough && strings.Trim(v.text, " )]};,\n") == "" || v.text[0] == ' ')
+		isRest := len(v.text) <= enough && strings.Trim(v.text, " )]};,\n") == "" || v.text[0] == ' '
+		cut := v.to == len(s.text) && isRest
 		return s.takeIf(!cut && isSecret(kind, v.text), v, to)
 	case v.text != "" && s.bare(kind, v, colon, spaced):
 		return s.takeIf(true, v, to)
@@ -492,7 +507,8 @@ func (s *scan) until(ends string, from int) value {
 	if s.asked <= mostWithin {
 		return v
 	}
-	if s.asked == mostWithin+1 && !strings.HasSuffix(s.text[:v.to], Redacted) && !strings.HasSuffix(s.text[:min(v.to+1, len(s.text))], Redacted) {
+	before := s.text[:min(v.to+1, len(s.text))]
+	if s.asked == mostWithin+1 && !strings.HasSuffix(s.text[:v.to], Redacted) && !strings.HasSuffix(before, Redacted) {
 		s.takeIf(true, v, 0)
 	}
 	return value{from: from, to: from}
@@ -560,7 +576,8 @@ func (s *scan) bare(kind kind, v value, colon, spaced bool) bool {
 }
 
 // authorizations are values of the header Authorization. The group is where a list begins, or one credential.
-var authorizations = regexp.MustCompile(`^(?:(?i:digest|oauth|hawk|signature|vapid|aws4-hmac-sha256) ()[^\[]+=|(?:[\w-]+ )?()[^ ,]{6,})`)
+var authorizations = regexp.MustCompile(`^(?:` +
+	`(?i:digest|oauth|hawk|signature|vapid|aws4-hmac-sha256) ()[^\[]+=|(?:[\w-]+ )?()[^ ,]{6,})`)
 
 // header handles the value of Authorization or Cookie, which ends at the line's end
 // or at a quote.
@@ -594,7 +611,8 @@ func (s *scan) elementText(kind kind, from int) int {
 
 // commands are those with short options for passwords, and what these look like.
 var commands = words(map[string]*regexp.Regexp{
-	"curl http": regexp.MustCompile(`^-(?:\w{0,3}[uU]|a|-user|-proxy-user)[ =](?:["'][^\s"':]{0,40}:([^"'\n]+)|[^\s"':]{0,40}:([^\s"'\\/][^\s"'\\]*))` +
+	"curl http": regexp.MustCompile(`^-(?:\w{0,3}[uU]|a|-user|-proxy-user)[ =](?:["'][^\s"':]{0,40}:([^"'\n]+)|` +
+		`[^\s"':]{0,40}:([^\s"'\\/][^\s"'\\]*))` +
 		`|^-b ["']?([^\s"'=]{1,40}=[^\s"']+)`),
 	"mysql mysqldump mysqladmin mariadb": regexp.MustCompile(`^-p["']?([^\s"'\\]+)`),
 	"login sshpass":                      regexp.MustCompile(`^-p ?["']?([^\s"'\\-][^\s"'\\]*)`),
@@ -604,8 +622,9 @@ var commands = words(map[string]*regexp.Regexp{
 // longestURL is how far the end of a URL's password is searched for.
 const longestURL = 1000
 
-// In a URL the password ends at an @ that a host follows: the first one if the URL is for browsers, whose path may contain an @, and
-// otherwise the last one, since the password may contain @ and /. A user without a password that looks generated is a token.
+// In a URL the password ends at an @ that a host follows: the first one if the URL is for browsers, whose path may
+// contain an @, and otherwise the last one, since the password may contain @ and /. A user without a password that
+// looks generated is a token.
 var (
 	webPassword   = regexp.MustCompile(`^[^:/@?#]*:(.+?)@[\w.\[\]{$}-]*(?:[/?#:,;)(]|$)`)
 	otherPassword = regexp.MustCompile(`^[^:/@?#]*:([^?]+)@[\w.\[\]{$}-]*(?:[/?#:,;)(]|$)`)
