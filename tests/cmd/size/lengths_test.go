@@ -24,7 +24,7 @@ const (
 
 // onTop are the bounds of the packages on top, each with those below it. One that has become shorter gets a lower bound.
 var onTop = map[string]int{
-	"audit": 3290, "inspect": 1340, "live": 1150, "window": 1120, "erase": 490, "otelagentstore": 460, "retention": 360,
+	"audit": 3320, "inspect": 1340, "live": 1150, "window": 1120, "erase": 480, "otelagentstore": 460, "retention": 360,
 }
 
 // Functions, statements, the core and the packages on top stay short.
