@@ -72,5 +72,5 @@ func TestAmountOfMemory(t *testing.T) {
 
 func TestAmountOfState(t *testing.T) {
 	long := `"` + strings.Repeat("é", 500_000) + `"`
-	wantStateRoundTrip(t, stateOf(long, long, long, long, long, long, long, long, long, long)) // in a file
+	wantRoundTrip(t, contentOf(99, stateOf(long, long, long, long, long, long, long, long, long, long))) // in a file
 }

@@ -16,9 +16,8 @@ import (
 // one goes to a temporary file, with what was buffered.
 const maxInMemory = 4 << 20
 
-// Buffered is a valid document that was read to its end. It can be read again
-// without its source. The caller closes it.
-type Buffered struct {
+// spool keeps what is written to it. Its errors are repo.ErrUnavailable.
+type spool struct {
 	memory []byte // until there is a file
 	file   *os.File
 	out    *bufio.Writer
@@ -26,47 +25,74 @@ type Buffered struct {
 	name string
 }
 
-// Buffer reads a document to its end and checks all of it. Memory is bounded: a
-// document longer than a few MiB goes to a temporary file (in os.TempDir) that only
-// this user can read. The file is gone after Close, and after a crash too, if the
-// system allows an open file to be removed.
-//
-// Buffer returns when ctx ends, even if r's Read does not return; the goroutine in
-// that Read ends when it does. Errors: *repo.ImportError; repo.ErrUnavailable if
-// the file cannot be written; the context's.
-func Buffer(ctx context.Context, r io.Reader) (*Buffered, error) {
-	b := &Buffered{}
-	if err := b.read(ctxio.NewReader(ctx, r)); err != nil {
-		b.Close()
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("agentstore: %w", ctx.Err())
-		}
-		return nil, err
+func (s *spool) Write(p []byte) (int, error) {
+	if s.file == nil && len(s.memory)+len(p) <= maxInMemory {
+		s.memory = append(s.memory, p...)
+		return len(p), nil
 	}
-	return b, nil
+	if s.file == nil {
+		if err := s.spill(); err != nil {
+			return 0, &bufferError{err}
+		}
+	}
+	n, err := s.out.Write(p)
+	if err != nil {
+		return n, &bufferError{err}
+	}
+	return n, nil
 }
 
-func (b *Buffered) read(r io.Reader) error {
-	reader, err := NewReader(io.TeeReader(r, bufferWriter{b}))
-	if err != nil {
+// spill moves what was written so far to a file.
+func (s *spool) spill() (err error) {
+	if s.file, err = os.CreateTemp("", "agentstore-import-"); err != nil {
 		return err
 	}
-	for {
-		_, err := reader.Next()
-		if err == io.EOF { //nolint:errorlint // itself: see Next
-			break
-		}
-		if err != nil {
-			return err
-		}
+	// Most systems allow this at once. On others, Close removes the file.
+	if os.Remove(s.file.Name()) != nil {
+		s.name = s.file.Name()
 	}
-	if b.file == nil {
-		return nil
+	s.out = bufio.NewWriterSize(s.file, sourceSize)
+	_, err = s.out.Write(s.memory)
+	s.memory = nil
+	return err
+}
+
+// reader returns a reader of all that was written. Nothing is written after that.
+func (s *spool) reader() (io.Reader, error) {
+	if s.file == nil {
+		return bytes.NewReader(s.memory), nil
 	}
-	if err := b.out.Flush(); err != nil {
-		return &bufferError{err}
+	if err := s.out.Flush(); err != nil {
+		return nil, &bufferError{err}
 	}
-	return nil
+	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
+		return nil, &bufferError{err}
+	}
+	return spooled{s.file}, nil
+}
+
+// spooled marks the errors of reading the file, as distinct from those of the
+// document.
+type spooled struct{ file *os.File }
+
+func (s spooled) Read(p []byte) (int, error) {
+	n, err := s.file.Read(p)
+	if err != nil && err != io.EOF {
+		err = &bufferError{err}
+	}
+	return n, err
+}
+
+// Close removes what was kept.
+func (s *spool) Close() {
+	if s.file == nil {
+		s.memory = nil
+		return
+	}
+	_ = s.file.Close() // nothing depends on what was written
+	if s.name != "" {
+		_ = os.Remove(s.name)
+	}
 }
 
 // bufferError means that a document cannot be buffered on this machine, not that
@@ -79,38 +105,39 @@ func (e *bufferError) Error() string {
 func (e *bufferError) Is(target error) bool { return target == repo.ErrUnavailable }
 func (e *bufferError) Unwrap() error        { return e.cause }
 
-// bufferWriter buffers a document while it is read.
-type bufferWriter struct{ *Buffered }
+// Buffered is a valid document that was read to its end. It can be read again
+// without its source. The caller closes it.
+type Buffered struct{ spool }
 
-func (b bufferWriter) Write(p []byte) (int, error) {
-	if b.file == nil && len(b.memory)+len(p) <= maxInMemory {
-		b.memory = append(b.memory, p...)
-		return len(p), nil
+// Buffer reads a document to its end and checks all of it. Memory is bounded: a
+// document longer than a few MiB goes to a temporary file (in os.TempDir) that only
+// this user can read. The file is gone after Close, and after a crash too, if the
+// system allows an open file to be removed.
+//
+// Buffer returns when ctx ends, even if r's Read does not return; the goroutine in
+// that Read ends when it does. Errors: *repo.ImportError; repo.ErrUnavailable if
+// the file cannot be written; the context's.
+func Buffer(ctx context.Context, r io.Reader) (*Buffered, error) {
+	b := &Buffered{}
+	err := b.read(ctxio.NewReader(ctx, r))
+	if err == nil {
+		return b, nil
 	}
-	if b.file == nil {
-		if err := b.spill(); err != nil {
-			return 0, &bufferError{err}
-		}
+	b.Close()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("agentstore: %w", ctx.Err())
 	}
-	n, err := b.out.Write(p)
-	if err != nil {
-		return n, &bufferError{err}
-	}
-	return n, nil
+	return nil, err
 }
 
-// spill moves what was buffered so far to a file.
-func (b *Buffered) spill() (err error) {
-	if b.file, err = os.CreateTemp("", "agentstore-import-"); err != nil {
-		return err
+func (b *Buffered) read(r io.Reader) error {
+	reader, err := NewReader(io.TeeReader(r, &b.spool))
+	for err == nil {
+		_, err = reader.Next()
 	}
-	// Most systems allow this at once. On others, Close removes the file.
-	if os.Remove(b.file.Name()) != nil {
-		b.name = b.file.Name()
+	if err == io.EOF { //nolint:errorlint // itself: see Next
+		return nil
 	}
-	b.out = bufio.NewWriterSize(b.file, sourceSize)
-	_, err = b.out.Write(b.memory)
-	b.memory = nil
 	return err
 }
 
@@ -118,35 +145,42 @@ func (b *Buffered) spill() (err error) {
 // time, and none after Close. Errors: repo.ErrUnavailable if the file cannot be
 // read; *repo.ImportError if it was modified.
 func (b *Buffered) Reader() (*Reader, error) {
-	if b.file == nil {
-		return NewReader(bytes.NewReader(b.memory))
+	r, err := b.reader()
+	if err != nil {
+		return nil, err
 	}
-	if _, err := b.file.Seek(0, io.SeekStart); err != nil {
-		return nil, &bufferError{err}
-	}
-	return NewReader(bufferedFile{b.file})
+	return NewReader(r)
 }
 
-// bufferedFile marks the errors of reading the file, as distinct from those of the
-// document.
-type bufferedFile struct{ file *os.File }
-
-func (f bufferedFile) Read(p []byte) (int, error) {
-	n, err := f.file.Read(p)
-	if err != nil && err != io.EOF {
-		err = &bufferError{err}
-	}
-	return n, err
+// StateBuffer holds a session's own state while it is exported, so that it is that of
+// one moment, however slowly the document is written. Like Buffer it bounds memory. The
+// zero value is empty; the caller closes it.
+type StateBuffer struct {
+	spool
+	lines
 }
 
-// Close removes the buffer.
-func (b *Buffered) Close() {
-	if b.file == nil {
-		b.memory = nil
-		return
+// Add adds the next key. Error: repo.ErrUnavailable.
+func (b *StateBuffer) Add(value repo.StateValue) error {
+	if b.lines.out == nil {
+		b.lines.out = bufio.NewWriterSize(&b.spool, sourceSize)
 	}
-	_ = b.file.Close() // nothing depends on what was written
-	if b.name != "" {
-		_ = os.Remove(b.name)
+	return b.addValue(value)
+}
+
+// Replay writes all keys to w, which has begun its state. Errors: w's;
+// repo.ErrUnavailable.
+func (b *StateBuffer) Replay(w *Writer) error {
+	if w.err != nil || b.records == 0 {
+		return w.err
 	}
+	if w.err = b.lines.out.Flush(); w.err != nil {
+		return w.err
+	}
+	source, err := b.reader()
+	if err == nil {
+		_, err = io.Copy(w.out, source)
+	}
+	w.records, w.err = b.records, err
+	return err
 }

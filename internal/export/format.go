@@ -1,228 +1,189 @@
 package export
 
 import (
-	"cmp"
-	"encoding/base64"
+	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
-	"strconv"
+	"strings"
 	"time"
 
-	"github.com/seed-df90f812/agentstore/internal/jsonvalue"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// member is a member of an object. An optional one is left out if it has its zero
-// value.
-type member struct {
-	name     string
-	optional bool
-	// value points to where the value is read to and written from: see read and
-	// appendTo.
-	value any
-}
-
-// Types that distinguish values of one Go type.
+// The objects of a document, without the member that follows theirs: see lines.open.
 type (
-	named     string          // not empty, at most repo.MaxNameBytes
-	userID    string          // not empty, at most limits.MaxUserIDBytes, which is repo.MaxKeyBytes, too
-	sequence  int64           // when read, it must have the value that it points to, or be one of source.below
-	positive  int64           // not zero
-	follows   repo.Message    // Message.Follows, unless that is the message before
-	given     time.Time       // not zero
-	canonical json.RawMessage // written in canonical form
-	value     json.RawMessage // JSON of any type
+	headRecord struct { // and "session"
+		SchemaVersion int       `json:"schema_version"`
+		LinkedPlanIDs []repo.ID `json:"linked_plan_ids,omitempty"`
+		History       History   `json:"history,omitzero"`
+	}
+	sessionRecord struct { // and "metadata"
+		ID                repo.ID     `json:"id"`
+		Namespace         string      `json:"namespace"`
+		Key               string      `json:"key,omitzero"`
+		Owner             string      `json:"owner,omitzero"`
+		Actor             string      `json:"actor,omitzero"`
+		AutomationProfile string      `json:"automation_profile,omitzero"`
+		Usage             usageRecord `json:"usage"`
+		Budget            *repo.Cost  `json:"budget_nanos,omitzero"`
+		CreatedAt         stamp       `json:"created_at"`
+		UpdatedAt         stamp       `json:"updated_at"`
+	}
+	usageRecord struct {
+		InputTokens  int64     `json:"input_tokens"`
+		OutputTokens int64     `json:"output_tokens"`
+		Cost         repo.Cost `json:"cost_nanos"`
+	}
+	messageRecord struct { // and "metadata"
+		ID       repo.ID `json:"id"`
+		Sequence int64   `json:"sequence"`
+		// Follows is left out if the message follows the one before it.
+		Follows    *int64    `json:"follows,omitzero"`
+		Role       repo.Role `json:"role"`
+		Content    string    `json:"content"`
+		Payload    []byte    `json:"payload,omitzero"`
+		Kind       string    `json:"kind,omitzero"`
+		CallID     string    `json:"call_id,omitzero"`
+		Tokens     int64     `json:"tokens,omitzero"`
+		Counter    string    `json:"counter,omitzero"`
+		OccurredAt stamp     `json:"occurred_at,omitzero"`
+		CreatedAt  stamp     `json:"created_at"`
+	}
+	stateRecord struct { // and "values"
+		Version int64 `json:"version"`
+	}
+	valueRecord struct { // and "value"
+		Key       string `json:"key"`
+		Version   int64  `json:"version"`
+		UpdatedAt stamp  `json:"updated_at"`
+	}
 )
 
-// sessionMembers returns the members of a session in their order.
-func sessionMembers(s *repo.Session) []member {
-	return []member{
-		{name: "id", value: &s.ID},
-		{name: "namespace", value: (*named)(&s.Namespace)},
-		{name: "key", value: (*userID)(&s.Key), optional: true},
-		{name: "owner", value: (*userID)(&s.Owner), optional: true},
-		{name: "actor", value: (*named)(&s.Actor), optional: true},
-		{name: "automation_profile", value: (*named)(&s.AutomationProfile), optional: true},
-		{name: "metadata", value: &s.Metadata},
-		{name: "usage", value: []member{
-			{name: "input_tokens", value: &s.Usage.InputTokens},
-			{name: "output_tokens", value: &s.Usage.OutputTokens},
-			{name: "cost_nanos", value: (*int64)(&s.Usage.Cost)},
-		}},
-		{name: "budget_nanos", value: &s.Budget, optional: true},
-		{name: "created_at", value: &s.CreatedAt},
-		{name: "updated_at", value: &s.UpdatedAt},
-	}
-}
+// The lines that are the same in every document, and how others begin.
+const (
+	messagesLine = `"messages":[`
+	endOfList    = `],`
+	stateBegin   = `"state":`
+	endOfState   = `]},`
+	checksumLine = `"checksum":"sha256:%x"}`
+)
 
 // History says of a session whose messages are not one row which branch is its transcript, and where a fork begins.
 type History struct {
 	// Base is the first sequence of a fork's own: the messages before it are those of the transcript that was forked. 0: it is no fork.
-	Base int64
+	Base int64 `json:"base,omitzero"`
 	// Head is what the next message follows. Nil: the one before it.
-	Head *int64
+	Head *int64 `json:"head,omitzero"`
 }
 
-func (h History) isEmpty() bool { return h.Base == 0 && h.Head == nil }
+// stamp is a time in RFC 3339, in UTC with microseconds: one text for each time.
+type stamp struct{ time.Time }
 
-func historyMembers(h *History) []member {
-	return []member{
-		{name: "base", value: (*positive)(&h.Base), optional: true},
-		{name: "head", value: &h.Head, optional: true},
+const stampLayout = `"2006-01-02T15:04:05.000000Z"`
+
+func (s stamp) MarshalJSON() ([]byte, error) {
+	t := s.UTC()
+	if year := t.Year(); year < 1 || year > 9999 {
+		return nil, errors.New("a time is not between the years 1 and 9999")
 	}
+	return t.AppendFormat(make([]byte, 0, len(stampLayout)), stampLayout), nil
 }
 
-// messageMembers returns the members of a message in their order.
-func messageMembers(m *repo.Message) []member {
-	return []member{
-		{name: "id", value: &m.ID},
-		{name: "sequence", value: (*sequence)(&m.Sequence)},
-		{name: "follows", value: (*follows)(m), optional: true},
-		{name: "role", value: &m.Role},
-		{name: "content", value: &m.Content},
-		{name: "metadata", value: &m.Metadata},
-		{name: "payload", value: &m.Payload, optional: true},
-		{name: "kind", value: (*named)(&m.Kind), optional: true},
-		{name: "call_id", value: (*userID)(&m.CallID), optional: true},
-		{name: "tokens", value: (*positive)(&m.Tokens), optional: true},
-		{name: "counter", value: (*named)(&m.Counter), optional: true},
-		{name: "occurred_at", value: (*given)(&m.OccurredAt), optional: true},
-		{name: "created_at", value: &m.CreatedAt},
+// UnmarshalJSON takes more than the layout, such as a comma before the fraction. The reader
+// finds that by writing the time again.
+func (s *stamp) UnmarshalJSON(text []byte) (err error) {
+	if s.Time, err = time.Parse(stampLayout, string(text)); err != nil {
+		return &json.UnmarshalTypeError{} // to which the decoder adds the field
 	}
+	return nil
 }
 
-// stateMembers returns the members of a key of state in their order.
-func stateMembers(v *repo.StateValue) []member {
-	return []member{
-		{name: "key", value: &v.Key},
-		{name: "value", value: (*value)(&v.Value)},
-		{name: "version", value: &v.Version},
-		{name: "updated_at", value: &v.UpdatedAt},
+// encoder encodes records.
+type encoder struct {
+	buffer bytes.Buffer
+	json   *json.Encoder
+}
+
+// encode returns the object that a record is. It is valid until the next call.
+func (e *encoder) encode(record any) ([]byte, error) {
+	if e.json == nil {
+		e.json = json.NewEncoder(&e.buffer)
+		e.json.SetEscapeHTML(false)
 	}
-}
-
-// inCanonicalForm returns the members as the checksum has them: sorted by name.
-func inCanonicalForm(list []member) []member {
-	list = slices.Clone(list)
-	for i := range list {
-		switch v := list[i].value.(type) {
-		case []member:
-			list[i].value = inCanonicalForm(v)
-		case *json.RawMessage:
-			list[i].value = (*canonical)(v)
-		case *value:
-			list[i].value = (*canonical)(v)
-		}
+	if e.buffer.Reset(); e.buffer.Cap() > keepCapacity {
+		e.buffer = bytes.Buffer{}
 	}
-	slices.SortFunc(list, func(a, b member) int { return cmp.Compare(a.name, b.name) })
-	return list
+	err := e.json.Encode(record)
+	return bytes.TrimSuffix(e.buffer.Bytes(), []byte("\n")), err
 }
 
-// absent reports whether an optional member has no value.
-func (m *member) absent() bool {
-	switch v := m.value.(type) {
-	case *named:
-		return *v == ""
-	case *userID:
-		return *v == ""
-	case **repo.Cost:
-		return *v == nil
-	case *[]byte:
-		return *v == nil
-	case **int64:
-		return *v == nil
-	case *positive:
-		return *v == 0
-	case *follows:
-		return v.Follows == v.Sequence-1
-	case *given:
-		return time.Time(*v).IsZero()
+// lines writes lines of a document.
+type lines struct {
+	encoder
+	out     *bufio.Writer // keeps its first error
+	records int           // of the list
+}
+
+// open writes a record up to a last member's value.
+func (l *lines) open(record any, member string) error {
+	object, err := l.encode(record)
+	if err != nil {
+		return err
 	}
-	return false
+	_, _ = l.out.Write(object[:len(object)-1])
+	_, err = l.out.WriteString(`,"` + member + `":`)
+	return err
 }
 
-func appendMembers(dst []byte, list []member) (_ []byte, err error) {
-	next := byte('{')
-	for i := range list {
-		m := &list[i]
-		if m.optional && m.absent() {
-			continue
-		}
-		dst = append(append(append(dst, next, '"'), m.name...), '"', ':')
-		if dst, err = m.appendTo(dst); err != nil {
-			return dst, fmt.Errorf("%s: %w", m.name, err)
-		}
-		next = ','
+// add writes a record of a list, whose last member is a JSON text that is kept as it is. Empty, that is an empty object.
+func (l *lines) add(record any, member string, raw json.RawMessage) error {
+	if len(raw) == 0 {
+		raw = json.RawMessage("{}")
 	}
-	return append(dst, '}'), nil
-}
-
-// appendTo appends the value in its only spelling.
-func (m *member) appendTo(dst []byte) ([]byte, error) {
-	switch v := m.value.(type) {
-	case *repo.ID:
-		return appendID(dst, *v), nil
-	case *named:
-		return jsonvalue.AppendString(dst, string(*v)), nil
-	case *userID:
-		return jsonvalue.AppendString(dst, string(*v)), nil
-	case *repo.Role:
-		return jsonvalue.AppendString(dst, string(*v)), nil
-	case *string:
-		return jsonvalue.AppendString(dst, *v), nil
-	case *int64:
-		return strconv.AppendInt(dst, *v, 10), nil
-	case *sequence:
-		return strconv.AppendInt(dst, int64(*v), 10), nil
-	case *positive:
-		return strconv.AppendInt(dst, int64(*v), 10), nil
-	case *follows:
-		return strconv.AppendInt(dst, v.Follows, 10), nil
-	case **int64:
-		return strconv.AppendInt(dst, **v, 10), nil
-	case **repo.Cost:
-		return strconv.AppendInt(dst, int64(**v), 10), nil
-	case *time.Time:
-		return appendTime(dst, *v), nil
-	case *given:
-		return appendTime(dst, time.Time(*v)), nil
-	case *[]byte:
-		return append(base64.StdEncoding.AppendEncode(append(dst, '"'), *v), '"'), nil
-	case *json.RawMessage: // byte for byte: encoding/json would rewrite it
-		if len(*v) > 0 {
-			return append(dst, *v...), nil
-		}
-		return append(dst, "{}"...), nil
-	case *value:
-		return append(dst, *v...), nil
-	case *canonical:
-		if len(*v) > 0 {
-			return jsonvalue.AppendCanonical(dst, *v)
-		}
-		return append(dst, "{}"...), nil
-	case []member:
-		return appendMembers(dst, v)
+	if !json.Valid(raw) {
+		return fmt.Errorf("%s is not valid JSON", member)
 	}
-	panic(fmt.Sprintf("export: no form for a %T", m.value))
-}
-
-func appendID(dst []byte, id repo.ID) []byte {
-	return append(append(append(dst, '"'), id.String()...), '"')
-}
-
-// appendIDs appends ids in the form of both the document and the checksum.
-func appendIDs(dst []byte, ids []repo.ID) []byte {
-	dst = append(dst, '[')
-	for i, id := range ids {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendID(dst, id)
+	if l.records++; l.records > 1 {
+		_, _ = l.out.WriteString(",\n")
 	}
-	return append(dst, ']')
+	if err := l.open(record, member); err != nil {
+		return err
+	}
+	_, _ = l.out.Write(onOneLine(raw))
+	return l.out.WriteByte('}')
 }
 
-func appendTime(dst []byte, t time.Time) []byte {
-	return append(t.UTC().AppendFormat(append(dst, '"'), timeLayout), '"')
+// end ends a list.
+func (l *lines) end(text string) error {
+	if l.records > 0 {
+		text = "\n" + text
+	}
+	l.records = 0
+	_, err := l.out.WriteString(text + "\n")
+	return err
+}
+
+// A line break in a JSON text is white space between two tokens: all others are escaped. On the
+// line of its record it is another white space that says which one it was.
+var (
+	breaks  = strings.NewReplacer("\n", "\r\t", "\r", "\r\r")
+	restore = strings.NewReplacer("\r\t", "\n", "\r\r", "\r")
+)
+
+func onOneLine(raw []byte) []byte {
+	if bytes.ContainsAny(raw, "\r\n") {
+		return []byte(breaks.Replace(string(raw)))
+	}
+	return raw
+}
+
+// asGiven undoes onOneLine in a copy of the text. It reports whether that has written it.
+func asGiven(line []byte) (raw []byte, ok bool) {
+	if bytes.IndexByte(line, '\r') < 0 {
+		return bytes.Clone(line), true
+	}
+	raw = []byte(restore.Replace(string(line)))
+	return raw, bytes.Equal(onOneLine(raw), line)
 }

@@ -2,8 +2,11 @@ package export_test
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -35,13 +38,41 @@ func messageAt(sequence int64) repo.Message {
 
 func encode(t testing.TB, session repo.Session, plans []repo.ID, messages ...repo.Message) string {
 	t.Helper()
+	return encodeAll(t, content{session: session, plans: plans, messages: messages})
+}
+
+// content is all that a document holds.
+type content struct {
+	session  repo.Session
+	plans    []repo.ID
+	history  export.History
+	messages []repo.Message
+	version  int64 // of the state; 0: there is none
+	state    []repo.StateValue
+}
+
+// encodeAll writes the state from a buffer, as repo/postgres does.
+func encodeAll(t testing.TB, c content) string {
+	t.Helper()
 	var out bytes.Buffer
-	w, err := export.NewWriter(&out, session, plans)
+	w, err := export.NewWriter(&out, c.session, c.plans, c.history)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, message := range messages {
+	for _, message := range c.messages {
 		if err := w.Write(message); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var buffer export.StateBuffer
+	defer buffer.Close()
+	for _, value := range c.state {
+		if err := buffer.Add(value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.version != 0 {
+		if err := cmp.Or(w.BeginState(c.version), buffer.Replay(w)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,16 +82,14 @@ func encode(t testing.TB, session repo.Session, plans []repo.ID, messages ...rep
 	return out.String()
 }
 
-type content struct {
-	session  repo.Session
-	plans    []repo.ID
-	messages []repo.Message
-}
-
 func decode(r io.Reader) (c content, err error) {
 	reader, err := export.NewReader(r)
 	if err != nil {
 		return c, err
+	}
+	reader.State = func(value repo.StateValue) error {
+		c.state = append(c.state, value)
+		return nil
 	}
 	for {
 		message, err := reader.Next()
@@ -69,7 +98,7 @@ func decode(r io.Reader) (c content, err error) {
 			if again != io.EOF { //nolint:errorlint // the contract is io.EOF itself
 				return c, errors.New("Next after the end gave something else")
 			}
-			c.session, c.plans = reader.Session(), reader.LinkedPlans()
+			c.session, c.plans, c.history, c.version = reader.Session(), reader.LinkedPlans(), reader.History(), reader.StateVersion()
 			return c, nil
 		}
 		if err != nil {
@@ -92,10 +121,17 @@ func mustDecode(t testing.TB, text string) content {
 	return c
 }
 
-// resign replaces the checksum by that of the present document, computed the slow
-// way: with encoding/json and a sorted map.
-func resign(t testing.TB, text string) string {
-	t.Helper()
-	i := strings.LastIndex(text, `"checksum"`)
-	return text[:i] + `"checksum":"` + slowChecksum(t, text) + "\"}\n"
+// slowChecksum implements the definition in docs/export.md with the whole document in memory.
+func slowChecksum(text string) string {
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text[:lastLine(text)])))
+}
+
+// lastLine returns where the last line begins.
+func lastLine(text string) int {
+	return strings.LastIndexByte(strings.TrimSuffix(text, "\n"), '\n') + 1
+}
+
+// resign replaces the checksum by that of the present document.
+func resign(text string) string {
+	return text[:lastLine(text)] + `"checksum":"` + slowChecksum(text) + "\"}\n"
 }

@@ -1,75 +1,68 @@
 package export
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"hash"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/seed-df90f812/agentstore/internal/jsonvalue"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
+// notWritten is the reason if a line has not the bytes that Writer gives its values: another
+// layout, order, spelling or white space, a member that is unknown, missing or there twice.
+const notWritten = "is not as an export writes it"
+
 // Reader reads one document: NewReader reads the session, Next one message at a
-// time, and then the state. A document may be formatted with white space; its members are in the order
-// of docs/export.md. A Reader is not safe for concurrent use.
-//
-// In a document without white space, as Writer makes it, white space around
-// metadata belongs to the metadata; in a formatted one it belongs to the
-// formatting. It does not affect the checksum either way.
+// time, and then the state. It takes only what Writer writes, byte for byte: it encodes
+// what it has decoded, and compares. A Reader is not safe for concurrent use.
 type Reader struct {
 	// State, if set, is given each key of the session's own state, while Next reads the
 	// end of the document. Its error ends the reading and is returned by Next.
 	State func(repo.StateValue) error
 
-	source   source
-	top      members
-	session  repo.Session
-	plans    []repo.ID
-	checksum *checksum
-	history  History
+	encoder
+	source   *bufio.Reader
+	checksum hash.Hash
+	// long is a line that is not contiguous in the source's buffer.
+	long []byte
+	// cutOff: the last line has no line break, so that it is whole only if it is the document's last.
+	cutOff bool
+	// more: the last record has a comma after it.
+	more bool
+
+	session      repo.Session
+	plans        []repo.ID
+	history      History
+	stateVersion int64
 	// count is the number of messages, and next the next sequence. seen has the ranges of the sequences below the base.
 	count, next int64
 	seen        [][2]int64
 	err         error
-
-	// message is the one being read.
-	message repo.Message
-	parts   member
-	batch   [1]repo.NewMessage
-	// state is the key of state that is being read.
-	state        repo.StateValue
-	stateVersion int64
-	stateErr     error
+	batch       [1]repo.NewMessage
 }
 
 // NewReader reads the document up to its first message. Errors: *repo.ImportError.
 func NewReader(r io.Reader) (*Reader, error) {
-	reader := &Reader{source: source{Scanner: jsonvalue.NewReaderScanner(r, sourceSize)}}
-	reader.top = reader.source.members([]member{
-		{name: "schema_version"},
-		{name: "session"},
-		{name: "linked_plan_ids"},
-		{name: "history", optional: true},
-		{name: "messages"},
-		{name: "state", optional: true},
-		{name: "checksum"},
-	})
-	reader.parts.value = messageMembers(&reader.message)
-	reader.readMember(reader.readVersion)
-	reader.readMember(reader.readSession)
-	reader.readMember(reader.readPlans)
-	reader.readHistory()
-	if err := reader.fault(); err != nil {
+	reader := &Reader{source: bufio.NewReaderSize(r, sourceSize), checksum: sha256.New()}
+	if err := reader.readHead(); err != nil {
 		return nil, err
 	}
-	var err error
-	if reader.checksum, err = newChecksum(&reader.session, reader.plans, reader.history, &reader.message); err != nil {
-		return nil, &fault{Field: "session", Reason: "has no canonical form", Err: err}
+	if err := reader.readSession(); err != nil {
+		return nil, err
+	}
+	if err := reader.expect(messagesLine); err != nil {
+		return nil, err
 	}
 	return reader, nil
 }
@@ -93,159 +86,284 @@ func (r *Reader) StateVersion() int64 { return r.stateVersion }
 func (r *Reader) LinkedPlans() []repo.ID { return r.plans }
 
 // Next returns the next message. After the last one it returns io.EOF itself, and
-// only if the checksum is correct and nothing follows the document. All other
-// errors are *repo.ImportError. Messages that Next returned before an error must
+// only if the checksum is correct and nothing follows the document. Other errors are
+// *repo.ImportError, or that of State. Messages that Next returned before an error must
 // not be kept.
-func (r *Reader) Next() (repo.Message, error) {
-	if r.err != nil {
-		return repo.Message{}, r.err
+func (r *Reader) Next() (message repo.Message, err error) {
+	if r.err == nil {
+		message, r.err = r.readNext()
 	}
-	more := r.source.Next(']', r.count == 0)
-	if r.source.within("messages"); more {
-		r.readMessage()
-	} else {
-		r.readEnd()
-	}
-	if r.err = cmp.Or(r.stateErr, r.fault()); r.err == nil && !more {
-		r.err = io.EOF
-	}
-	if r.err != nil {
-		return repo.Message{}, r.err
-	}
-	return r.message, nil
+	return message, r.err
 }
 
-// fault returns the error of the first fault, or nil.
-func (r *Reader) fault() error {
-	if r.source.Fault == nil {
-		return nil
+// fault returns an error at the field of a place in the document. A line that is cut off is
+// not blamed for what is missing.
+func (r *Reader) fault(place, field, reason string, cause error) error {
+	switch {
+	case r.cutOff: // not io.EOF, which would mean a complete document
+		return &fault{Field: place, Reason: "is cut off", Err: io.ErrUnexpectedEOF}
+	case place == "document" && field != "":
+		place = field
+	case field != "":
+		place += "." + field
 	}
-	if ours, ok := errors.AsType[*bufferError](r.source.Fault.Err); ok {
+	return &fault{Field: place, Reason: reason, Err: cause}
+}
+
+// line returns the next line, which is at a place. It is valid until the next call.
+func (r *Reader) line(place string) ([]byte, error) {
+	r.long = r.long[:0]
+	if cap(r.long) > keepCapacity {
+		r.long = nil
+	}
+	line, err := r.source.ReadSlice('\n')
+	for len(r.long) > 0 || errors.Is(err, bufio.ErrBufferFull) {
+		if len(r.long)+len(line) > maxLine {
+			return nil, r.fault(place, "", "has a line of more than "+strconv.Itoa(maxLine)+" bytes", nil)
+		}
+		if r.long = append(r.long, line...); !errors.Is(err, bufio.ErrBufferFull) {
+			line = r.long
+			break
+		}
+		line, err = r.source.ReadSlice('\n')
+	}
+	if err != nil {
+		return line, r.ended(place, err)
+	}
+	if !bytes.HasPrefix(line, []byte(`"checksum"`)) {
+		r.checksum.Write(line)
+	}
+	return line[:len(line)-1], nil
+}
+
+// ended returns the error of a source without another line break. Of the last line it is nil.
+func (r *Reader) ended(place string, err error) error {
+	if ours, ok := errors.AsType[*bufferError](err); ok {
 		return ours
 	}
-	f := &fault{Field: r.source.field, Reason: r.source.Fault.Reason, Err: r.source.Fault.Err}
-	if f.Field == "" {
-		f.Field = "document"
+	if !errors.Is(err, io.EOF) {
+		return r.fault(place, "", "cannot be read", err)
 	}
-	return f
+	r.cutOff = true
+	if err == io.EOF && place == "checksum" { //nolint:errorlint // a wrapped one is not a clean end
+		return nil
+	}
+	return r.fault(place, "", "", nil)
 }
 
-// readMember reads the document's next member.
-func (r *Reader) readMember(value func()) {
-	if i := r.top.next(); i >= 0 {
-		value()
-		r.source.within(r.top.list[i].name)
+// expect reads a line that is the same in every document.
+func (r *Reader) expect(text string) error {
+	line, err := r.line("document")
+	if err == nil && string(line) != text {
+		err = r.fault("document", "", notWritten, nil)
 	}
+	return err
 }
 
-// readHistory reads the history, if there is one, and begins the messages.
-func (r *Reader) readHistory() {
-	i := r.top.next()
-	if i >= 0 && r.top.list[i].name == "history" {
-		r.source.read(&member{value: historyMembers(&r.history)})
-		if r.history.isEmpty() {
-			r.source.failAt("", "is empty", nil)
+// decode reads the record before the member of a line that follows the record's own ones, and returns
+// what is written from that member's value on. It writes to the line.
+func (r *Reader) decode(place string, line []byte, record any, member string) ([]byte, error) {
+	object, rest, found := bytes.Cut(line, []byte(`,"`+member+`":`))
+	if !found {
+		return nil, r.fault(place, "", notWritten, nil)
+	}
+	line[len(object)] = '}'
+	object = line[:len(object)+1]
+	if err := json.Unmarshal(object, record); err != nil {
+		return nil, r.undecoded(place, err)
+	}
+	if again, err := r.encode(record); err != nil || !bytes.Equal(again, object) {
+		return nil, r.fault(place, "", notWritten, nil)
+	}
+	return rest, nil
+}
+
+// undecoded returns the error of a record that cannot be decoded. The decoder's contains what it has read.
+func (r *Reader) undecoded(place string, err error) error {
+	if typed, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return r.fault(place, typed.Field, notWritten, nil)
+	}
+	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return r.fault(place, "", "is not valid JSON", nil)
+	}
+	if errors.Is(err, repo.ErrInvalid) {
+		return r.refused(place, err)
+	}
+	return r.fault(place, "", notWritten, nil)
+}
+
+// decodeRecord is decode for a record of a list, whose last member is a JSON text. It returns the text.
+func (r *Reader) decodeRecord(place string, line []byte, record any, member string) ([]byte, error) {
+	line, r.more = bytes.CutSuffix(line, []byte(","))
+	rest, err := r.decode(place, line, record, member)
+	if err != nil {
+		return nil, err
+	}
+	rest, closed := bytes.CutSuffix(rest, []byte("}"))
+	raw, ok := asGiven(rest)
+	if !closed || !ok {
+		return nil, r.fault(place, member, notWritten, nil)
+	}
+	return raw, nil
+}
+
+// refused returns an error of package rules. Only the last part of its field's path is
+// used: "messages[0].content" becomes content.
+func (r *Reader) refused(place string, err error) error {
+	invalid, ok := errors.AsType[*repo.InvalidError](err)
+	if !ok {
+		return r.fault(place, "", "is refused", err)
+	}
+	field := invalid.Field[strings.LastIndexByte(invalid.Field, '.')+1:]
+	cause := &repo.InvalidError{Field: field, Reason: invalid.Reason}
+	switch field { // members with another name
+	case "budget", "cost":
+		field += "_nanos"
+	}
+	return r.fault(place, field, "breaks a rule", cause)
+}
+
+func (r *Reader) readHead() error {
+	const place = "document"
+	line, err := r.line(place)
+	if err != nil {
+		return err
+	}
+	version, isHead := bytes.CutPrefix(line, []byte(`{"schema_version":`))
+	if isHead && !bytes.HasPrefix(version, fmt.Appendf(nil, "%d,", schemaVersion)) {
+		return r.fault("schema_version", "", "is not 1, the version that can be read", nil)
+	}
+	var head headRecord
+	switch rest, err := r.decode(place, line, &head, "session"); {
+	case !isHead || err == nil && len(rest) > 0:
+		return r.fault(place, "", notWritten+", line by line: a formatted copy cannot be read", nil)
+	case errors.Is(err, repo.ErrInvalid): // the head has no other id
+		return r.fault(place, "linked_plan_ids", "has what is not a UUID", nil)
+	case err != nil:
+		return err
+	}
+	r.plans, r.history = head.LinkedPlanIDs, head.History
+	if len(r.plans) > maxLinkedPlans {
+		return r.fault(place, "linked_plan_ids", "has more than "+strconv.Itoa(maxLinkedPlans)+" entries", nil)
+	}
+	for i := range r.plans {
+		field := fmt.Sprintf("linked_plan_ids[%d]", i)
+		switch {
+		case r.plans[i].IsZero():
+			return r.fault(place, field, "is zero", nil)
+		case i > 0 && r.plans[i].Compare(r.plans[i-1]) <= 0:
+			return r.fault(place, field, "is not greater than the one before", nil)
 		}
-		r.source.within("history")
-		r.source.below = r.history.Base
-		i = r.top.next()
 	}
-	if i >= 0 {
-		r.source.Expect('[', "is not an array")
-		r.source.within(r.top.list[i].name)
+	if r.history.Base < 0 {
+		return r.fault("history", "base", "is negative", nil)
 	}
-}
-
-func (r *Reader) readVersion() {
-	if r.source.Integer() != schemaVersion {
-		r.source.Fail("is not 1, the version that can be read")
-	}
+	return nil
 }
 
 // readSession checks the session by the rules for a new one, and by the invariants
 // that a store maintains later.
-func (r *Reader) readSession() {
-	s := &r.session
-	r.source.Peek()
-	r.source.compact = !r.source.Spaced
-	if r.source.read(&member{value: sessionMembers(s)}); r.source.Fault != nil {
-		return
+func (r *Reader) readSession() error {
+	const place = "session"
+	line, err := r.line(place)
+	if err != nil {
+		return err
+	}
+	var s sessionRecord
+	metadata, err := r.decodeRecord(place, line, &s, "metadata")
+	switch {
+	case err != nil:
+		return err
+	case !r.more:
+		return r.fault(place, "", notWritten, nil)
+	case s.ID.IsZero():
+		return r.fault(place, "id", "is zero", nil)
+	case s.Namespace == "":
+		return r.fault(place, "namespace", "is empty", nil)
 	}
 	normal, err := rules.NormalizeSession("", repo.NewSession{
 		ID: s.ID, Namespace: s.Namespace, Key: s.Key, Owner: s.Owner, Actor: s.Actor, AutomationProfile: s.AutomationProfile,
-		Metadata: s.Metadata, Budget: s.Budget,
+		Metadata: metadata, Budget: s.Budget,
 	})
 	if err != nil {
-		r.source.refuse(err)
+		return r.refused(place, err)
 	}
-	s.Version = 1
-	if err := rules.CheckUsage(s.Usage); err != nil {
-		r.source.refuse(err)
-		r.source.within("usage")
+	if err := rules.CheckUsage(repo.Usage(s.Usage)); err != nil {
+		return r.refused(place+".usage", err)
 	}
-	s.Metadata, s.Version = normal.Metadata, 1
 	if s.Budget != nil && s.Usage.Cost > *s.Budget {
-		r.source.failAt("budget_nanos", "is below the cost", nil)
+		return r.fault(place, "budget_nanos", "is below the cost", nil)
 	}
 	// UpdatedAt may be before CreatedAt if a clock stepped back.
+	r.session = rules.StoredSession(normal, s.CreatedAt.Time, s.UpdatedAt.Time)
+	r.session.Usage, r.session.Version = repo.Usage(s.Usage), 1
+	return nil
 }
 
-func (r *Reader) readPlans() {
-	r.source.Expect('[', "is not an array")
-	for r.source.Next(']', len(r.plans) == 0) {
-		id, place := r.source.id(), "["+strconv.Itoa(len(r.plans))+"]"
-		r.source.within(place)
-		if len(r.plans) > 0 && id.Compare(r.plans[len(r.plans)-1]) <= 0 {
-			r.source.failAt(place, "is not greater than the one before", nil)
-		}
-		if len(r.plans) == maxLinkedPlans {
-			r.source.Fail("has more than " + strconv.Itoa(maxLinkedPlans) + " entries")
-		}
-		r.plans = append(r.plans, id)
+func (r *Reader) readNext() (message repo.Message, err error) {
+	place := "messages[" + strconv.FormatInt(r.count, 10) + "]"
+	line, err := r.line(place)
+	isEnd := string(line) == endOfList
+	switch {
+	case err != nil:
+		return message, err
+	case r.count > 0 && isEnd == r.more: // which the record before has said
+		return message, r.fault(place, "", notWritten, nil)
+	case isEnd:
+		return message, r.readEnd()
 	}
+	var m messageRecord
+	metadata, err := r.decodeRecord(place, line, &m, "metadata")
+	switch {
+	case err != nil:
+		return message, err
+	case m.ID.IsZero():
+		return message, r.fault(place, "id", "is zero", nil)
+	case m.Sequence != r.next && (m.Sequence < r.next || m.Sequence >= r.history.Base):
+		return message, r.fault(place, "sequence", fmt.Sprintf("is %d where %d is the next one", m.Sequence, r.next), nil)
+	}
+	follows, err := r.checkFollows(place, &m)
+	if err != nil {
+		return message, err
+	}
+	r.batch[0] = repo.NewMessage{
+		ID: m.ID, Role: m.Role, Content: m.Content, Metadata: metadata, Payload: m.Payload,
+		Kind: m.Kind, CallID: m.CallID, OccurredAt: m.OccurredAt.Time, Tokens: m.Tokens, Counter: m.Counter,
+	}
+	normal, _, err := rules.NormalizeMessages(r.batch[:])
+	if err != nil {
+		return message, r.refused(place, err)
+	}
+	r.count, r.next = r.count+1, m.Sequence+1
+	message = rules.StoredMessage(normal[0], r.session.ID, m.Sequence, m.CreatedAt.Time)
+	message.Follows = follows
+	return message, nil
 }
 
-func (r *Reader) readMessage() {
-	r.message = repo.Message{Sequence: r.next, Follows: noFollows}
-	if r.source.read(&r.parts); r.source.Fault == nil {
-		r.checkMessage()
-	}
-	if r.source.Fault != nil {
-		r.source.within("messages[" + strconv.FormatInt(r.count, 10) + "]")
-		return
-	}
-	r.count, r.next = r.count+1, r.message.Sequence+1
-}
-
-// noFollows is that of a message which follows the one before it. The document leaves it out.
-const noFollows = -2
-
-// checkFollows checks what the message follows: those below the base are one transcript, and the others follow any one before.
-func (r *Reader) checkFollows() {
-	m := &r.message
-	given := m.Follows != noFollows
-	if !given {
-		m.Follows = m.Sequence - 1
+// checkFollows returns what the message follows: those below the base are one transcript, and the others follow any one before.
+func (r *Reader) checkFollows(place string, m *messageRecord) (follows int64, err error) {
+	follows = m.Sequence - 1
+	if m.Follows != nil {
+		follows = *m.Follows
 	}
 	last := int64(-1)
 	if len(r.seen) > 0 {
 		last = r.seen[len(r.seen)-1][1]
 	}
 	switch {
-	case given && (m.Follows < -1 || m.Follows >= m.Sequence-1):
-		r.source.failAt("follows", "is not before the message before", nil)
-	case m.Sequence < r.history.Base && m.Follows != last:
-		r.source.failAt("follows", "is not the message before", nil)
-	case m.Sequence >= r.history.Base && !r.has(m.Follows):
-		r.source.failAt("follows", "is not a message", nil)
-	}
-	switch {
+	case m.Follows != nil && (follows < -1 || follows >= m.Sequence-1):
+		return 0, r.fault(place, "follows", "is not before the message before", nil)
+	case m.Sequence < r.history.Base && follows != last:
+		return 0, r.fault(place, "follows", "is not the message before", nil)
+	case m.Sequence >= r.history.Base && !r.has(follows):
+		return 0, r.fault(place, "follows", "is not a message", nil)
 	case m.Sequence >= r.history.Base:
 	case len(r.seen) > 0 && last == m.Sequence-1:
 		r.seen[len(r.seen)-1][1]++
 	default:
 		r.seen = append(r.seen, [2]int64{m.Sequence, m.Sequence})
 	}
+	return follows, nil
 }
 
 // has reports whether a sequence is -1, or that of a message that was read.
@@ -254,27 +372,27 @@ func (r *Reader) has(sequence int64) bool {
 		slices.ContainsFunc(r.seen, func(s [2]int64) bool { return sequence >= s[0] && sequence <= s[1] })
 }
 
-// readEnd reads what follows the messages.
-func (r *Reader) readEnd() {
+// readEnd reads what follows the messages, and returns io.EOF if it is complete.
+func (r *Reader) readEnd() error {
 	switch head := r.history.Head; {
 	case r.next < r.history.Base:
-		r.source.failAt("messages", "end before the base", nil)
+		return r.fault("messages", "", "end before the base", nil)
 	case head != nil && (!r.has(*head) || *head >= r.next-1):
-		r.source.failAt("messages", "do not have the head, or end with it", nil)
+		return r.fault("messages", "", "do not have the head, or end with it", nil)
 	}
-	i := r.top.next()
-	if i >= 0 && r.top.list[i].name == "state" {
-		r.readState()
-		r.source.within("state")
-		i = r.top.next()
+	line, err := r.line("checksum")
+	if err != nil {
+		return err
 	}
-	if i >= 0 {
-		r.readChecksum()
-		r.source.within(r.top.list[i].name)
+	if state, ok := bytes.CutPrefix(line, []byte(stateBegin)); ok {
+		if err := r.readState(state); err != nil {
+			return err
+		}
+		if line, err = r.line("checksum"); err != nil {
+			return err
+		}
 	}
-	if r.top.next(); r.source.Fault == nil {
-		r.source.End()
-	}
+	return r.readChecksum(line)
 }
 
 // maxStateVersion returns the largest version of a state. Versions are times in microseconds,
@@ -282,87 +400,80 @@ func (r *Reader) readEnd() {
 // overtake: so what was imported and changed can be exported and imported again.
 func maxStateVersion() int64 { return time.Now().AddDate(100, 0, 0).UnixMicro() }
 
-func (r *Reader) readState() {
-	object := r.source.members([]member{{name: "version"}, {name: "values"}})
-	if object.next() >= 0 {
-		version := r.source.Integer()
-		if version < 1 || version > maxStateVersion() {
-			r.source.Fail("is not between 1 and the time in 100 years, in microseconds")
-		}
-		r.source.within("version")
-		r.stateVersion = version
-	}
-	if object.next() >= 0 {
-		r.checksum.beginState(r.stateVersion, &r.state)
-		r.source.Expect('[', "is not an array")
-		parts := member{value: stateMembers(&r.state)}
-		for i := 0; r.source.Next(']', i == 0); i++ {
-			r.readStateValue(&parts, i == 0)
-			r.source.within("[" + strconv.Itoa(i) + "]")
-		}
-		r.source.within("values")
-	}
-	object.next()
-}
-
-// readStateValue checks a key of state by the rules for a change.
-func (r *Reader) readStateValue(parts *member, first bool) {
-	before := r.state.Key
-	if r.source.read(parts); r.source.Fault != nil {
-		return
-	}
-	switch err := cmp.Or(rules.CheckStateKey("key", r.state.Key), rules.CheckStateValue("value", r.state.Value)); {
+func (r *Reader) readState(line []byte) error {
+	var state stateRecord
+	switch rest, err := r.decode("state", line, &state, "values"); {
 	case err != nil:
-		r.source.refuse(err)
-	case !first && r.state.Key <= before:
-		r.source.failAt("key", "is not greater than the one before", nil)
-	case r.state.Version < 1 || r.state.Version > r.stateVersion:
-		r.source.failAt("version", "is not between 1 and that of the state", nil)
+		return err
+	case string(rest) != "[":
+		return r.fault("state", "values", notWritten, nil)
+	case state.Version < 1 || state.Version > maxStateVersion():
+		return r.fault("state", "version", "is not between 1 and the time in 100 years, in microseconds", nil)
 	}
-	if r.source.Fault != nil {
-		return
-	}
-	if err := r.checksum.addState(); err != nil {
-		r.source.failAt("", "has no canonical form", err)
-		return
-	}
-	if r.State != nil {
-		if r.stateErr = r.State(r.state); r.stateErr != nil {
-			r.source.Fail("is refused")
+	r.stateVersion = state.Version
+	key := ""
+	for i := 0; ; i++ {
+		place := "state.values[" + strconv.Itoa(i) + "]"
+		line, err := r.line(place)
+		isEnd := string(line) == endOfState
+		switch {
+		case err != nil:
+			return err
+		case i > 0 && isEnd == r.more:
+			return r.fault(place, "", notWritten, nil)
+		case isEnd:
+			return nil
+		}
+		if key, err = r.readStateValue(place, line, key); err != nil {
+			return err
 		}
 	}
 }
 
-// checkMessage checks the message by the rules for a new one.
-func (r *Reader) checkMessage() {
-	m := &r.message
-	r.batch[0] = repo.NewMessage{
-		ID: m.ID, Role: m.Role, Content: m.Content, Metadata: m.Metadata, Payload: m.Payload,
-		Kind: m.Kind, CallID: m.CallID, OccurredAt: m.OccurredAt, Tokens: m.Tokens, Counter: m.Counter,
-	}
-	normal, _, err := rules.NormalizeMessages(r.batch[:])
+// readStateValue checks a key of state by the rules for a change, and returns it.
+func (r *Reader) readStateValue(place string, line []byte, before string) (key string, err error) {
+	var v valueRecord
+	raw, err := r.decodeRecord(place, line, &v, "value")
 	if err != nil {
-		r.source.refuse(err)
-		return
+		return "", err
 	}
-	if r.checkFollows(); r.source.Fault != nil {
-		return
+	if err := rules.CheckStateKey("key", v.Key); err != nil {
+		return "", r.refused(place, err)
 	}
-	follows := m.Follows
-	*m = rules.StoredMessage(normal[0], r.session.ID, m.Sequence, m.CreatedAt)
-	m.Follows = follows
-	if err := r.checksum.add(); err != nil {
-		r.source.failAt("", "has no canonical form", err)
+	if err := rules.CheckStateValue("value", raw); err != nil {
+		return "", r.refused(place, err)
 	}
+	switch {
+	case v.Key <= before:
+		return "", r.fault(place, "key", "is not greater than the one before", nil)
+	case v.Version < 1 || v.Version > r.stateVersion:
+		return "", r.fault(place, "version", "is not between 1 and that of the state", nil)
+	case r.State == nil:
+		return v.Key, nil
+	}
+	return v.Key, r.State(repo.StateValue{Key: v.Key, Value: raw, Version: v.Version, UpdatedAt: v.UpdatedAt.Time})
 }
 
-func (r *Reader) readChecksum() {
-	text := string(r.source.Text(128))
-	digits, ok := strings.CutPrefix(text, checksumPrefix)
-	switch {
-	case !ok || len(digits) != 64 || strings.Trim(digits, "0123456789abcdef") != "":
-		r.source.Fail("is not sha256: and 64 lower-case hexadecimal digits")
-	case text != r.checksum.text():
-		r.source.Fail("is not that of the document, which was changed or damaged")
+// readChecksum compares the last line, and returns io.EOF if nothing follows it.
+func (r *Reader) readChecksum(line []byte) error {
+	const place = "checksum"
+	want := fmt.Appendf(nil, checksumLine, r.checksum.Sum(nil))
+	if !bytes.Equal(line, want) {
+		r.cutOff = r.cutOff && len(line) < len(want)
+		switch {
+		case bytes.HasPrefix(line, want):
+			return r.fault("document", "", "is followed by something else", nil)
+		case !bytes.HasPrefix(line, want[:bytes.IndexByte(want, ':')]):
+			return r.fault("document", "", notWritten, nil)
+		}
+		return r.fault(place, "", "is not that of the document, which was changed or damaged", nil)
 	}
+	if r.cutOff {
+		return io.EOF
+	}
+	_, err := r.source.ReadByte()
+	if err == nil {
+		return r.fault("document", "", "is followed by something else", nil)
+	}
+	return cmp.Or(r.ended(place, err), io.EOF)
 }

@@ -1,12 +1,13 @@
 package export
 
 import (
+	"bufio"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -20,171 +21,141 @@ var ErrIncomplete = errors.New("export is incomplete")
 // After an error every later call returns the same error, and what was written is
 // not a complete document. A Writer is not safe for concurrent use.
 type Writer struct {
+	lines
 	w        io.Writer
-	buffer   []byte
-	checksum *checksum
+	checksum hash.Hash
 	session  repo.Session
-	next     int64
-	err      error
 	history  History
+	next     int64
 	// last is the sequence of the last message, or -1.
-	last int64
-
-	// message is the one being written.
-	message repo.Message
-	members []member
-	// state is the key of state that is being written.
-	state        repo.StateValue
-	stateMembers []member
-	stateKeys    int
+	last     int64
+	hasState bool
+	err      error
+	// message and follows are those that are being written.
+	message messageRecord
+	follows int64
 }
 
 // NewWriter begins the document of a session with session.MessageCount messages.
-// The ids of linked plans may be in any order. It does not write to w yet. It
-// returns an error if a document cannot represent a value. One history may be given.
+// The ids of linked plans may be in any order. It returns an error if a document cannot
+// represent a value, or w's own. One history may be given.
 func NewWriter(w io.Writer, session repo.Session, linkedPlans []repo.ID, history ...History) (*Writer, error) {
-	switch {
-	case len(linkedPlans) > maxLinkedPlans:
-		return nil, fmt.Errorf("%w: export of session %s: %d linked plans, more than %d", repo.ErrLimit, session.ID, len(linkedPlans), maxLinkedPlans)
-	case !writable(session.CreatedAt), !writable(session.UpdatedAt):
-		return nil, fmt.Errorf("export of session %s: a time is not between the years 1 and 9999", session.ID)
+	if len(linkedPlans) > maxLinkedPlans {
+		return nil, fmt.Errorf("%w: export of session %s: %d linked plans, more than %d",
+			repo.ErrLimit, session.ID, len(linkedPlans), maxLinkedPlans)
 	}
-	plans := slices.SortedFunc(slices.Values(linkedPlans), repo.ID.Compare)
-	plans = slices.Compact(plans)
-	out := &Writer{w: w, session: session, last: -1}
+	out := &Writer{w: w, checksum: sha256.New(), session: session, last: -1}
+	out.out = bufio.NewWriterSize(io.MultiWriter(w, out.checksum), sourceSize)
 	if len(history) > 0 {
 		out.history = history[0]
 	}
-	out.members = messageMembers(&out.message)
-	var err error
-	if out.checksum, err = newChecksum(&out.session, plans, out.history, &out.message); err != nil {
-		return nil, fmt.Errorf("export: %w", err)
+	plans := slices.SortedFunc(slices.Values(linkedPlans), repo.ID.Compare)
+	if err := out.begin(slices.Compact(plans)); err != nil {
+		return nil, fmt.Errorf("export of session %s: %w", session.ID, err)
 	}
-	// No white space: in a document without it, white space around metadata belongs
-	// to the metadata (see Reader).
-	out.buffer = append(out.buffer, `{"schema_version":1,"session":`...)
-	if out.buffer, err = appendMembers(out.buffer, sessionMembers(&out.session)); err != nil {
-		return nil, fmt.Errorf("export: %w", err)
-	}
-	out.buffer = appendIDs(append(out.buffer, `,"linked_plan_ids":`...), plans)
-	if !out.history.isEmpty() {
-		out.buffer = append(out.buffer, `,"history":`...)
-		if out.buffer, err = appendMembers(out.buffer, historyMembers(&out.history)); err != nil {
-			return nil, fmt.Errorf("export: %w", err)
-		}
-	}
-	out.buffer = append(out.buffer, `,"messages":[`...)
 	return out, nil
+}
+
+func (w *Writer) begin(plans []repo.ID) error {
+	head := headRecord{SchemaVersion: schemaVersion, LinkedPlanIDs: plans, History: w.history}
+	if err := w.open(&head, "session"); err != nil {
+		return err
+	}
+	_ = w.out.WriteByte('\n')
+	s := &w.session
+	record := sessionRecord{
+		ID: s.ID, Namespace: s.Namespace, Key: s.Key, Owner: s.Owner, Actor: s.Actor, AutomationProfile: s.AutomationProfile,
+		Usage: usageRecord(s.Usage), Budget: s.Budget, CreatedAt: stamp{s.CreatedAt}, UpdatedAt: stamp{s.UpdatedAt},
+	}
+	if err := w.add(&record, "metadata", s.Metadata); err != nil {
+		return err
+	}
+	w.records = 0
+	_, err := w.out.WriteString(",\n" + messagesLine + "\n")
+	return err
 }
 
 // Write adds the next message. Errors: ErrIncomplete if it is not the session's
 // next one; w's own.
 func (w *Writer) Write(message repo.Message) error {
-	if w.err != nil {
-		return w.err
+	if w.err == nil {
+		w.err = w.write(&message)
 	}
-	w.message = message
-	w.err = w.write()
 	return w.err
 }
 
-func (w *Writer) write() (err error) {
-	id, message := w.session.ID, &w.message
-	if message.Sequence > w.next && message.Sequence < w.history.Base && message.Follows == w.last {
-		w.next = message.Sequence
+func (w *Writer) write(m *repo.Message) error {
+	id := w.session.ID
+	if m.Sequence > w.next && m.Sequence < w.history.Base && m.Follows == w.last {
+		w.next = m.Sequence
 	}
 	switch {
-	case message.SessionID != id:
-		return fmt.Errorf("%w: session %s got a message of session %s", ErrIncomplete, id, message.SessionID)
-	case message.Sequence != w.next || w.next >= w.session.MessageCount:
-		return fmt.Errorf("%w: session %s: got message %d, expected %d of %d", ErrIncomplete, id, message.Sequence, w.next, w.session.MessageCount)
-	case !writable(message.CreatedAt), !writable(message.OccurredAt):
-		return fmt.Errorf("export of session %s: message %d: a time is not between the years 1 and 9999", id, w.next)
+	case m.SessionID != id:
+		return fmt.Errorf("%w: session %s got a message of session %s", ErrIncomplete, id, m.SessionID)
+	case m.Sequence != w.next || w.next >= w.session.MessageCount:
+		return fmt.Errorf("%w: session %s: got message %d, expected %d of %d",
+			ErrIncomplete, id, m.Sequence, w.next, w.session.MessageCount)
 	}
-	if err := w.checksum.add(); err != nil {
-		return fmt.Errorf("export of session %s: %w", id, err)
+	w.next, w.last = w.next+1, m.Sequence
+	w.message = messageRecord{
+		ID: m.ID, Sequence: m.Sequence, Role: m.Role, Content: m.Content, Payload: m.Payload, Kind: m.Kind, CallID: m.CallID,
+		Tokens: m.Tokens, Counter: m.Counter, OccurredAt: stamp{m.OccurredAt}, CreatedAt: stamp{m.CreatedAt},
 	}
-	if w.last >= 0 {
-		w.buffer = append(w.buffer, ',')
+	if m.Follows != m.Sequence-1 {
+		w.follows = m.Follows
+		w.message.Follows = &w.follows
 	}
-	w.next, w.last = w.next+1, message.Sequence
-	if w.buffer, err = appendMembers(w.buffer, w.members); err != nil {
-		return err
-	}
-	if len(w.buffer) >= sourceSize {
-		return w.flush()
+	if err := w.add(&w.message, "metadata", m.Metadata); err != nil {
+		return fmt.Errorf("export of session %s: message %d: %w", id, m.Sequence, err)
 	}
 	return nil
 }
 
 // BeginState begins the session's own state, at a version of at least 1. Errors:
-// ErrIncomplete if messages are missing.
+// ErrIncomplete if messages are missing; w's own.
 func (w *Writer) BeginState(version int64) error {
-	if w.err != nil {
-		return w.err
+	if w.err == nil {
+		w.err = w.endMessages()
 	}
-	if w.err = w.complete(); w.err != nil {
-		return w.err
+	if w.err == nil {
+		w.hasState = true
+		_, _ = w.out.WriteString(stateBegin)
+		w.err = w.open(&stateRecord{version}, "values")
+		_, _ = w.out.WriteString("[\n")
 	}
-	w.checksum.beginState(version, &w.state)
-	w.stateMembers = stateMembers(&w.state)
-	w.buffer = strconv.AppendInt(append(w.buffer, `],"state":{"version":`...), version, 10)
-	w.buffer = append(w.buffer, `,"values":[`...)
-	return nil
+	return w.err
 }
 
 // WriteState adds the next key, in the order of the keys' bytes. Errors: w's own.
 func (w *Writer) WriteState(value repo.StateValue) error {
 	if w.err == nil {
-		w.state = value
-		w.err = w.writeState()
+		if w.err = w.addValue(value); w.err != nil {
+			w.err = fmt.Errorf("export of session %s: a key of state: %w", w.session.ID, w.err)
+		}
 	}
 	return w.err
 }
 
-func (w *Writer) writeState() (err error) {
-	if !writable(w.state.UpdatedAt) {
-		return fmt.Errorf("export of session %s: a key of state: a time is not between the years 1 and 9999", w.session.ID)
-	}
-	if err := w.checksum.addState(); err != nil {
-		return fmt.Errorf("export of session %s: %w", w.session.ID, err)
-	}
-	if w.stateKeys > 0 {
-		w.buffer = append(w.buffer, ',')
-	}
-	w.stateKeys++
-	if w.buffer, err = appendMembers(w.buffer, w.stateMembers); err != nil {
-		return err
-	}
-	if len(w.buffer) >= sourceSize {
-		return w.flush()
-	}
-	return nil
+// addValue adds a key of state.
+func (l *lines) addValue(v repo.StateValue) error {
+	return l.add(&valueRecord{v.Key, v.Version, stamp{v.UpdatedAt}}, "value", v.Value)
 }
 
-// complete returns ErrIncomplete if messages are missing.
-func (w *Writer) complete() error {
+// endMessages ends the messages, or returns ErrIncomplete if some are missing.
+func (w *Writer) endMessages() error {
 	if w.next != w.session.MessageCount {
 		return fmt.Errorf("%w: session %s: got %d messages of %d", ErrIncomplete, w.session.ID, w.next, w.session.MessageCount)
 	}
-	return nil
+	return w.end(endOfList)
 }
 
 // Close completes the document. It does not close w. Errors: ErrIncomplete if
 // messages are missing, in which case the document stays incomplete; w's own. A
 // second Close, or a Write after it, is an error.
 func (w *Writer) Close() error {
-	if w.err != nil {
-		return w.err
+	if w.err == nil {
+		w.err = w.close()
 	}
-	if w.err = w.complete(); w.err != nil {
-		return w.err
-	}
-	if w.buffer = append(w.buffer, ']'); w.stateMembers != nil {
-		w.buffer = append(w.buffer, '}')
-	}
-	w.buffer = append(w.buffer, `,"checksum":"`+w.checksum.text()+"\"}\n"...)
-	w.err = w.flush()
 	if w.err != nil {
 		return w.err
 	}
@@ -192,14 +163,18 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-func (w *Writer) flush() error {
-	_, err := w.w.Write(w.buffer)
-	w.buffer = reuse(w.buffer)
+func (w *Writer) close() (err error) {
+	if w.hasState {
+		err = w.end(endOfState)
+	} else {
+		err = w.endMessages()
+	}
+	if err != nil {
+		return err
+	}
+	if err := w.out.Flush(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w.w, checksumLine+"\n", w.checksum.Sum(nil))
 	return err
-}
-
-// writable reports whether RFC 3339 can represent t.
-func writable(t time.Time) bool {
-	year := t.UTC().Year()
-	return year >= 1 && year <= 9999
 }

@@ -747,10 +747,10 @@ func testStateImportFaults(t *testing.T, r repo.Repositories) {
 		"no value":    strings.Replace(document, `"value":2`, `"value":`, 1),
 		"twice in it": strings.Replace(document, `{"x":1}`, `{"x":1,"x":1}`, 1),
 		"version":     strings.Replace(document, fmt.Sprintf(`"state":{"version":%d`, version), fmt.Sprintf(`"state":{"version":%d`, version-1), 1),
-		"key version": strings.Replace(document, fmt.Sprintf(`"value":2,"version":%d`, version), `"value":2,"version":0`, 1),
+		"key version": strings.Replace(document, fmt.Sprintf(`"bb","version":%d`, version), `"bb","version":0`, 1),
 		"zero":        strings.Replace(document, fmt.Sprintf(`"state":{"version":%d`, version), `"state":{"version":0`, 1),
 		"member":      strings.Replace(document, `"state":{`, `"state":{"x":1,`, 1),
-		"removed":     document[:strings.Index(document, `,"state"`)] + document[strings.Index(document, `,"checksum"`):],
+		"removed":     document[:strings.Index(document, `"state"`)] + document[strings.Index(document, `"checksum"`):],
 		"cut off":     document[:strings.Index(document, `"bb"`)],
 	} {
 		if faulty == document {

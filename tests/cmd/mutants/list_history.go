@@ -15,5 +15,5 @@ var historyMutants = []mutant{
 	{"history/a deletion takes what forks have", function("session_counters_delete", never("related")), inPool("History/DeleteForked")},
 	{"history/a parent that lives loses what it has", function("session_prune", never("alive")), inPool("History/(DeleteForked|Model)")},
 	{"history/what is left of a session is its own", query("MessageGet", never("c.session_id", "NOT")), inPool("History/DeleteForked")},
-	{"history/an export without what a message follows", in("internal/export", "Reader.checkMessage", dropAssign("m.Follows")), inMemory("History/Model")},
+	{"history/an export without what a message follows", in("internal/export", "Reader.readNext", dropAssign("message.Follows")), inMemory("History/Model")},
 }
