@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 )
 
@@ -22,8 +20,8 @@ func Equal(a, b []byte) bool {
 }
 
 // AppendCanonical appends the canonical form of raw to dst: no white space, members
-// in ascending byte order of their names, strings with the fewest escapes (see
-// AppendString), numbers as they are written.
+// in ascending byte order of their names, numbers as they are written, and strings as
+// encoding/json escapes them.
 func AppendCanonical(dst, raw []byte) ([]byte, error) {
 	if string(raw) == "{}" {
 		return append(dst, raw...), nil
@@ -34,45 +32,11 @@ func AppendCanonical(dst, raw []byte) ([]byte, error) {
 	if err := decoder.Decode(&value); err != nil {
 		return dst, fmt.Errorf("canonical form: %w", err)
 	}
-	return appendValue(dst, value), nil
-}
-
-func appendValue(dst []byte, value any) []byte {
-	switch value := value.(type) {
-	case nil:
-		return append(dst, "null"...)
-	case bool:
-		if value {
-			return append(dst, "true"...)
-		}
-		return append(dst, "false"...)
-	case json.Number:
-		return append(dst, value...)
-	case string:
-		return AppendString(dst, value)
-	case []any:
-		dst = append(dst, '[')
-		for i, element := range value {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = appendValue(dst, element)
-		}
-		return append(dst, ']')
-	case map[string]any:
-		dst = append(dst, '{')
-		for i, name := range slices.Sorted(maps.Keys(value)) {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = AppendString(dst, name)
-			dst = append(dst, ':')
-			dst = appendValue(dst, value[name])
-		}
-		return append(dst, '}')
-	default:
-		panic(fmt.Sprintf("jsonvalue: a decoder gave a %T", value))
-	}
+	out := bytes.NewBuffer(dst)
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
 }
 
 // AppendString appends s as a JSON string. It escapes only the quotation mark, the
@@ -98,6 +62,9 @@ func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, s[start:]...)
 	return append(dst, '"')
 }
+
+// shortEscapes may follow a backslash, and escapedBytes are what they stand for.
+const shortEscapes, escapedBytes = `"\bfnrt`, "\"\\\b\f\n\r\t"
 
 // LenString returns how many bytes AppendString appends.
 func LenString[T string | []byte](s T) int {

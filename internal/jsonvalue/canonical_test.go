@@ -19,7 +19,8 @@ func TestAppendCanonical(t *testing.T) {
 		"arrays keep order":  {`{"a":[3,1,2]}`, `{"a":[3,1,2]}`},
 		"numbers as written": {`{"a":[1,1.0,1e0,1E+0,-0,12345678901234567890.123e400]}`, `{"a":[1,1.0,1e0,1E+0,-0,12345678901234567890.123e400]}`},
 		"literals":           {`{"a":[true,false,null]}`, `{"a":[true,false,null]}`},
-		"fewest escapes":     {`{"a":"\u0041\/\u00e9\ud83d\ude00\u2028\u007f<>&"}`, `{"a":"A/é😀` + "\u2028\x7f" + `<>&"}`},
+		"fewest escapes":     {`{"a":"\u0041\/\u00e9\ud83d\ude00\u007f<>&"}`, `{"a":"A/é😀` + "\x7f" + `<>&"}`},
+		"one escape":         {`{"a":"\u2028\u2029` + "\u2028" + `"}`, `{"a":"\u2028\u2029\u2028"}`},
 		"needed escapes":     {`{"a":"\u0022\\\u0008\u000C\u000a\u000d\u0009\u0001\u001F"}`, `{"a":"\"\\\b\f\n\r\t\u0001\u001f"}`},
 	} {
 		got, err := jsonvalue.AppendCanonical([]byte("before:"), []byte(test.raw))

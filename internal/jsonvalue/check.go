@@ -1,7 +1,7 @@
 // Package jsonvalue checks, compares and scans JSON. Check and CheckObject check
 // that a value can be stored and read back unchanged; AppendCanonical writes it in
 // the canonical form in which values are compared and hashed; a Scanner reads
-// tokens from memory or from a reader. Everything else follows encoding/json: which
+// tokens of a valid text. Everything else follows encoding/json: which
 // text is valid, and what a string means to other readers.
 package jsonvalue
 
@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -53,7 +54,7 @@ func (s *Scanner) check(maxDepth int) error {
 		index map[string]struct{} // all of its names, once they are many
 	}
 	levels, names := make([]level, 0, 8), make([][]byte, 0, manyNames)
-	raw := s.buffer
+	raw := s.text
 	for i := s.Pos; i < len(raw); i++ {
 		switch raw[i] {
 		case '{', '[':
@@ -68,18 +69,14 @@ func (s *Scanner) check(maxDepth int) error {
 			s.Pos = i
 			text, escaped := s.raw()
 			if escaped {
+				if err := checkEscapes(text); err != nil {
+					return err
+				}
 				s.Pos = i
-				text = s.Text(len(raw))
-			}
-			i = s.Pos - 1
-			switch {
-			case s.Fault != nil:
-				return s.Fault
-			case escaped && bytes.IndexByte(text, 0) >= 0:
-				return errors.New(`holds the escape \u0000, which PostgreSQL cannot hold`)
+				text = []byte(s.Lenient())
 			}
 			// In valid JSON a colon follows only a name.
-			if len(levels) == 0 || s.Peek() != ':' {
+			if i = s.Pos - 1; len(levels) == 0 || s.Peek() != ':' {
 				continue
 			}
 			top := &levels[len(levels)-1]
@@ -105,4 +102,34 @@ func (s *Scanner) check(maxDepth int) error {
 		}
 	}
 	return nil
+}
+
+// checkEscapes checks the escapes of a string of valid JSON.
+func checkEscapes(text []byte) error {
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		if i++; text[i] != 'u' {
+			continue
+		}
+		r, next := unit(text[i+1:]), text[i+5:]
+		i += 4
+		switch {
+		case r == 0:
+			return errors.New(`holds the escape \u0000, which PostgreSQL cannot hold`)
+		case !utf16.IsSurrogate(r):
+		case len(next) > 2 && string(next[:2]) == `\u` && utf16.DecodeRune(r, unit(next[2:])) != utf8.RuneError:
+			i += len(`\u0000`)
+		default:
+			return errors.New("holds the escape of half a surrogate pair")
+		}
+	}
+	return nil
+}
+
+// unit returns what the four digits of a \u escape stand for.
+func unit(digits []byte) rune {
+	r, _ := strconv.ParseUint(string(digits[:4]), 16, 16)
+	return rune(r)
 }

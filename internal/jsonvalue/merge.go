@@ -3,7 +3,6 @@ package jsonvalue
 import (
 	"encoding/json"
 	"errors"
-	"strings"
 )
 
 // Merge appends an object to dst as a JSON merge patch (RFC 7396) changes it. The patch
@@ -41,8 +40,8 @@ func (s *Scanner) change() *change {
 	c := &change{isObject: s.Peek() == '{'}
 	begin := s.Pos
 	if !c.isObject {
-		s.skipValue()
-		c.text = s.buffer[begin:s.Pos]
+		s.skip()
+		c.text = s.text[begin:s.Pos]
 		return c
 	}
 	c.byName = map[string]*change{}
@@ -51,7 +50,7 @@ func (s *Scanner) change() *change {
 		s.Peek()
 		begin := s.Pos
 		name := s.Lenient()
-		written := s.buffer[begin:s.Pos]
+		written := s.text[begin:s.Pos]
 		s.Colon()
 		member := s.change()
 		member.name = written
@@ -70,7 +69,7 @@ func (s *Scanner) merge(dst []byte, c *change) []byte {
 		end := s.Pos // of the value before
 		if !s.Next('}', first) {
 			dst = c.appendNew(dst, empty)
-			return append(dst, s.buffer[end:s.Pos]...)
+			return append(dst, s.text[end:s.Pos]...)
 		}
 		begin := s.Pos // behind the comma
 		if first {
@@ -85,22 +84,22 @@ func (s *Scanner) merge(dst []byte, c *change) []byte {
 			member.merged = true
 		}
 		if member.removes() {
-			s.skipValue()
+			s.skip()
 			continue
 		}
 		if !empty {
-			dst = append(dst, s.buffer[end:begin]...) // white space and the comma
+			dst = append(dst, s.text[end:begin]...) // white space and the comma
 		}
 		empty = false
-		dst = append(dst, s.buffer[begin:value]...)
+		dst = append(dst, s.text[begin:value]...)
 		switch {
 		case member == nil:
-			s.skipValue()
-			dst = append(dst, s.buffer[value:s.Pos]...)
+			s.skip()
+			dst = append(dst, s.text[value:s.Pos]...)
 		case member.isObject && isObject:
 			dst = s.merge(dst, member)
 		default:
-			s.skipValue()
+			s.skip()
 			dst = member.appendTo(dst)
 		}
 	}
@@ -132,18 +131,4 @@ func (c *change) appendTo(dst []byte) []byte {
 		return append(dst, c.text...)
 	}
 	return append(c.appendNew(append(dst, '{'), true), '}')
-}
-
-// skipValue skips a value of valid JSON in memory, inside an object.
-func (s *Scanner) skipValue() {
-	switch s.Peek() {
-	case '{', '[':
-		s.skip()
-	case '"':
-		s.raw()
-	default:
-		for strings.IndexByte(",}] \t\n\r", s.buffer[s.Pos]) < 0 {
-			s.Pos++
-		}
-	}
 }
