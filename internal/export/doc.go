@@ -18,9 +18,6 @@ const schemaVersion = 1
 // maxLinkedPlans bounds linked_plan_ids, which both sides hold in memory.
 const maxLinkedPlans = 100_000
 
-// keepCapacity is the largest buffer that is kept for the next message.
-const keepCapacity = 1 << 20
-
 // sourceSize is how much is read and written at once.
 const sourceSize = 64 << 10
 
@@ -28,6 +25,3 @@ const sourceSize = 64 << 10
 // content consists of control characters, each an escape of six bytes, and whose metadata
 // of line breaks, each of two.
 var maxLine = 6*repo.MaxContentBytes + base64.StdEncoding.EncodedLen(repo.MaxPayloadBytes) + 2*repo.MaxMetadataBytes + sourceSize
-
-// fault says what is wrong with a document.
-type fault = repo.ImportError

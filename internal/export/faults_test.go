@@ -40,7 +40,7 @@ func TestFaults(t *testing.T) {
 		{"no version", `"schema_version":1,`, ``, "document", "a formatted copy"},
 		{"version null", `version":1`, `version":null`, "schema_version", "is not 1"},
 		{"an array", `{"schema`, `[{"schema`, "document", "a formatted copy"},
-		{"nothing after a comma", `1,"linked`, `1,,"linked`, "document", "not valid JSON"},
+		{"nothing after a comma", `1,"linked`, `1,,"linked`, "document", notWritten},
 		{"no comma", `1,"linked`, `1 "linked`, "schema_version", "is not 1"},
 		{"no colon", `"session":`, `"session"`, "document", notWritten},
 		{"unknown member", `"session":`, `"SECRET":1,"session":`, "document", notWritten},
@@ -87,7 +87,7 @@ func TestFaults(t *testing.T) {
 		{"tokens too many", `"input_tokens":1`, `"input_tokens":9223372036854775808`, "session.usage.input_tokens", notWritten},
 		{"tokens far too many", `"input_tokens":1`, `"input_tokens":` + strings.Repeat("9", 1000), "session.usage.input_tokens", notWritten},
 		{"tokens minus zero", `"output_tokens":2`, `"output_tokens":-0`, "session", notWritten},
-		{"tokens with leading zero", `"output_tokens":2`, `"output_tokens":02`, "session", "is not valid JSON"},
+		{"tokens with leading zero", `"output_tokens":2`, `"output_tokens":02`, "session", notWritten},
 		{"tokens with exponent", `"output_tokens":2`, `"output_tokens":2e0`, "session.usage.output_tokens", notWritten},
 		{"cost negative", `"cost_nanos":3`, `"cost_nanos":-3`, "session.usage.cost_nanos", "negative"},
 		{"budget below cost", `"budget_nanos":10`, `"budget_nanos":2`, "session.budget_nanos", "below the cost"},
@@ -108,15 +108,15 @@ func TestFaults(t *testing.T) {
 		{"no plans", `"linked_plan_ids":["` + testID(3).String() + `","` + testID(5).String() + `"],`, ``, "checksum", "is not that of the document"},
 		{"plans null", `"linked_plan_ids":["` + testID(3).String() + `","` + testID(5).String() + `"]`, `"linked_plan_ids":null`, "document", notWritten},
 		{"plans empty", `"linked_plan_ids":["` + testID(3).String() + `","` + testID(5).String() + `"]`, `"linked_plan_ids":[]`, "document", notWritten},
-		{"plans an object", `"linked_plan_ids":[`, `"linked_plan_ids":{[`, "document", "is not valid JSON"},
+		{"plans an object", `"linked_plan_ids":[`, `"linked_plan_ids":{[`, "document", notWritten},
 		{"plan wrong", testID(5).String(), "SECRET", "linked_plan_ids", "not a UUID"},
 		{"plans out of order", testID(5).String(), testID(2).String(), "linked_plan_ids[1]", "not greater"},
 		{"plan twice", testID(5).String(), testID(3).String(), "linked_plan_ids[1]", "not greater"},
-		{"plans without comma", testID(3).String() + `",`, testID(3).String() + `"`, "document", "not valid JSON"},
+		{"plans without comma", testID(3).String() + `",`, testID(3).String() + `"`, "document", notWritten},
 
-		{"no messages", `"messages":[`, `"checksum":[`, "document", notWritten},
-		{"messages an object", `"messages":[`, `"messages":{`, "document", notWritten},
-		{"messages begin with a comma", `"messages":[`, `"messages":[,`, "document", notWritten},
+		{"no messages", `"messages":[`, `"checksum":[`, "session", notWritten},
+		{"messages an object", `"messages":[`, `"messages":{`, "session", notWritten},
+		{"messages begin with a comma", `"messages":[`, `"messages":[,`, "session", notWritten},
 		{"messages end with a comma", "}\n],", "},\n],", "messages[2]", notWritten},
 		{"no comma between", "},\n{\"id\"", "}\n{\"id\"", "messages[1]", notWritten},
 		{"message null", "\"messages\":[\n", "\"messages\":[\nnull,\n", "messages[0]", notWritten},
@@ -145,8 +145,8 @@ func TestFaults(t *testing.T) {
 		{"content two high halves", `"SECRET content"`, `"SECRET\ud83d\ud83d"`, "messages[0]", notWritten},
 		{"content low half", `"SECRET content"`, `"SECRET\ude00"`, "messages[0]", notWritten},
 		{"content raw newline", `"SECRET content"`, "\"SECRET\n\"", "messages[0]", notWritten},
-		{"content bad escape", `"SECRET content"`, `"SECRET\x"`, "messages[0]", "not valid JSON"},
-		{"content bad digits", `"SECRET content"`, `"SECRET\u12g4"`, "messages[0]", "not valid JSON"},
+		{"content bad escape", `"SECRET content"`, `"SECRET\x"`, "messages[0]", notWritten},
+		{"content bad digits", `"SECRET content"`, `"SECRET\u12g4"`, "messages[0]", notWritten},
 		{"content too long", `"SECRET content"`, `"` + strings.Repeat("a", repo.MaxContentBytes+1) + `"`, "messages[0].content", "more than 16777216"},
 		{"content too long by escapes", `"SECRET content"`, `"` + strings.Repeat(`\u20ac`, repo.MaxContentBytes/3+1) + `"`, "messages[0]", notWritten},
 		{"metadata null", `{"m":"SECRET"}`, `null`, "messages[0].metadata", "is not a JSON object"},
@@ -200,19 +200,18 @@ func TestFaults(t *testing.T) {
 		{"member after checksum", "\"}\n", `","SECRET":1}`, "checksum", "is not that of the document"},
 		{"checksum twice", "\"}\n", `","checksum":""}`, "checksum", "is not that of the document"},
 		{"something after", "\"}\n", "\"}\nSECRET", "document", "followed by something else"},
-		{"another document after", "\"}\n", "\"}{}", "document", "followed by something else"},
-		{"a NUL after", "\"}\n", "\"}\x00", "document", "followed by something else"},
+		{"another document after", "\"}\n", "\"}{}", "checksum", "is not that of the document"},
+		{"a NUL after", "\"}\n", "\"}\x00", "checksum", "is not that of the document"},
 		{"white space before", `{"schema`, ` {"schema`, "document", notWritten},
 		{"white space in a line", `"role":"user"`, `"role": "user"`, "messages[0]", notWritten},
 		{"white space behind a line", "{\"m\":\"SECRET\"}},\n", "{\"m\":\"SECRET\"}}, \n", "messages[0].metadata", notWritten},
-		{"line breaks of another system", "},\n", "},\r\n", "session.metadata", notWritten},
-		{"an empty line", "},\n", "},\n\n", "document", notWritten},
+		{"line breaks of another system", "},\n", "},\r\n", "messages[0].metadata", notWritten},
+		{"an empty line", "},\n", "},\n\n", "messages[1]", notWritten},
 		{"an empty line between messages", "}},\n{", "}},\n\n{", "messages[1]", notWritten},
 		{"a line break in metadata", `{"m":"SECRET"}`, "{\"m\":\n\"SECRET\"}", "messages[0].metadata", notWritten},
 		{"a carriage return in metadata", `{"m":"SECRET"}`, "{\"m\":\r\"SECRET\"}", "messages[0].metadata", notWritten},
 		{"an escape that is not needed", `"SECRET content"`, `"SECRET\u0020content"`, "messages[0]", notWritten},
 		{"a member in capitals", `"role":"user"`, `"ROLE":"user"`, "messages[0]", notWritten},
-		{"a line that is too long", `"SECRET content"`, `"` + strings.Repeat("a", 130<<20) + `"`, "messages[0]", "has a line of more than"},
 		{"a byte order mark", `{"schema`, "\ufeff" + `{"schema`, "document", "a formatted copy"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -291,6 +290,27 @@ func TestReaderErrorsAreWrapped(t *testing.T) {
 			t.Fatalf("disguised at %d: %v", length, err)
 		}
 	}
+}
+
+// A line without an end is refused before it is in memory.
+func TestEndlessLine(t *testing.T) {
+	text := faultDocument(t)
+	source := &endless{}
+	_, err := decode(io.MultiReader(strings.NewReader(text[:strings.Index(text, "SECRET content")]), source))
+	checkImportError(t, err, "messages[0]", "has a line of more than")
+	if source.read > 128<<20 {
+		t.Errorf("%d bytes were read", source.read)
+	}
+}
+
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'a'
+	}
+	e.read += len(p)
+	return len(p), nil
 }
 
 type idleReader struct{}

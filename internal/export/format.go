@@ -61,13 +61,15 @@ type (
 	}
 )
 
-// The lines that are the same in every document, and how others begin.
+// The lines that are the same in every document, and how others begin and end.
 const (
-	messagesLine = `"messages":[`
-	endOfList    = `],`
-	stateBegin   = `"state":`
-	endOfState   = `]},`
-	checksumLine = `"checksum":"sha256:%x"}`
+	headBegin     = `{"schema_version":`
+	messagesBegin = `,"messages":[`
+	endOfList     = `],`
+	stateBegin    = `"state":`
+	endOfState    = `]},`
+	checksumBegin = `"checksum":`
+	checksumLine  = checksumBegin + `"sha256:%x"}`
 )
 
 // History says of a session whose messages are not one row which branch is its transcript, and where a fork begins.
@@ -100,35 +102,24 @@ func (s *stamp) UnmarshalJSON(text []byte) (err error) {
 	return nil
 }
 
-// encoder encodes records.
-type encoder struct {
-	buffer bytes.Buffer
-	json   *json.Encoder
-}
-
-// encode returns the object that a record is. It is valid until the next call.
-func (e *encoder) encode(record any) ([]byte, error) {
-	if e.json == nil {
-		e.json = json.NewEncoder(&e.buffer)
-		e.json.SetEscapeHTML(false)
-	}
-	if e.buffer.Reset(); e.buffer.Cap() > keepCapacity {
-		e.buffer = bytes.Buffer{}
-	}
-	err := e.json.Encode(record)
-	return bytes.TrimSuffix(e.buffer.Bytes(), []byte("\n")), err
+// encode returns the object that a record is.
+func encode(record any) ([]byte, error) {
+	var buffer bytes.Buffer
+	encoder := json.NewEncoder(&buffer)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(record)
+	return bytes.TrimSuffix(buffer.Bytes(), []byte("\n")), err
 }
 
 // lines writes lines of a document.
 type lines struct {
-	encoder
 	out     *bufio.Writer // keeps its first error
 	records int           // of the list
 }
 
 // open writes a record up to a last member's value.
 func (l *lines) open(record any, member string) error {
-	object, err := l.encode(record)
+	object, err := encode(record)
 	if err != nil {
 		return err
 	}

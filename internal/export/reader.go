@@ -31,11 +31,10 @@ type Reader struct {
 	// end of the document. Its error ends the reading and is returned by Next.
 	State func(repo.StateValue) error
 
-	encoder
+	// source reads from the limited one, which ends in the midst of a line that is too long.
 	source   *bufio.Reader
+	limited  *io.LimitedReader
 	checksum hash.Hash
-	// long is a line that is not contiguous in the source's buffer.
-	long []byte
 	// cutOff: the last line has no line break, so that it is whole only if it is the document's last.
 	cutOff bool
 	// more: the last record has a comma after it.
@@ -54,14 +53,13 @@ type Reader struct {
 
 // NewReader reads the document up to its first message. Errors: *repo.ImportError.
 func NewReader(r io.Reader) (*Reader, error) {
-	reader := &Reader{source: bufio.NewReaderSize(r, sourceSize), checksum: sha256.New()}
-	if err := reader.readHead(); err != nil {
-		return nil, err
+	limited := &io.LimitedReader{R: r}
+	reader := &Reader{source: bufio.NewReaderSize(limited, sourceSize), limited: limited, checksum: sha256.New()}
+	err := reader.readHead()
+	if err == nil {
+		err = reader.readSession()
 	}
-	if err := reader.readSession(); err != nil {
-		return nil, err
-	}
-	if err := reader.expect(messagesLine); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return reader, nil
@@ -96,41 +94,24 @@ func (r *Reader) Next() (message repo.Message, err error) {
 	return message, r.err
 }
 
-// fault returns an error at the field of a place in the document. A line that is cut off is
-// not blamed for what is missing.
+// fault returns an error at the field of a place in the document, which is empty for the document itself.
+// A line that is cut off is not blamed for what is missing.
 func (r *Reader) fault(place, field, reason string, cause error) error {
-	switch {
-	case r.cutOff: // not io.EOF, which would mean a complete document
-		return &fault{Field: place, Reason: "is cut off", Err: io.ErrUnexpectedEOF}
-	case place == "document" && field != "":
-		place = field
-	case field != "":
-		place += "." + field
+	path := cmp.Or(strings.Trim(place+"."+field, "."), "document")
+	if r.cutOff { // not io.EOF, which would mean a complete document
+		reason, cause = "is cut off", io.ErrUnexpectedEOF
 	}
-	return &fault{Field: place, Reason: reason, Err: cause}
+	return &repo.ImportError{Field: path, Reason: reason, Err: cause}
 }
 
-// line returns the next line, which is at a place. It is valid until the next call.
+// line returns the next line, which is at a place.
 func (r *Reader) line(place string) ([]byte, error) {
-	r.long = r.long[:0]
-	if cap(r.long) > keepCapacity {
-		r.long = nil
-	}
-	line, err := r.source.ReadSlice('\n')
-	for len(r.long) > 0 || errors.Is(err, bufio.ErrBufferFull) {
-		if len(r.long)+len(line) > maxLine {
-			return nil, r.fault(place, "", "has a line of more than "+strconv.Itoa(maxLine)+" bytes", nil)
-		}
-		if r.long = append(r.long, line...); !errors.Is(err, bufio.ErrBufferFull) {
-			line = r.long
-			break
-		}
-		line, err = r.source.ReadSlice('\n')
-	}
+	r.limited.N = int64(maxLine)
+	line, err := r.source.ReadBytes('\n')
 	if err != nil {
 		return line, r.ended(place, err)
 	}
-	if !bytes.HasPrefix(line, []byte(`"checksum"`)) {
+	if !bytes.HasPrefix(line, []byte(checksumBegin)) {
 		r.checksum.Write(line)
 	}
 	return line[:len(line)-1], nil
@@ -138,10 +119,13 @@ func (r *Reader) line(place string) ([]byte, error) {
 
 // ended returns the error of a source without another line break. Of the last line it is nil.
 func (r *Reader) ended(place string, err error) error {
-	if ours, ok := errors.AsType[*bufferError](err); ok {
+	ours, isOurs := errors.AsType[*bufferError](err)
+	switch {
+	case isOurs:
 		return ours
-	}
-	if !errors.Is(err, io.EOF) {
+	case r.limited.N <= 0:
+		return r.fault(place, "", "has a line of more than "+strconv.Itoa(maxLine)+" bytes", nil)
+	case !errors.Is(err, io.EOF):
 		return r.fault(place, "", "cannot be read", err)
 	}
 	r.cutOff = true
@@ -149,15 +133,6 @@ func (r *Reader) ended(place string, err error) error {
 		return nil
 	}
 	return r.fault(place, "", "", nil)
-}
-
-// expect reads a line that is the same in every document.
-func (r *Reader) expect(text string) error {
-	line, err := r.line("document")
-	if err == nil && string(line) != text {
-		err = r.fault("document", "", notWritten, nil)
-	}
-	return err
 }
 
 // decode reads the record before the member of a line that follows the record's own ones, and returns
@@ -172,7 +147,7 @@ func (r *Reader) decode(place string, line []byte, record any, member string) ([
 	if err := json.Unmarshal(object, record); err != nil {
 		return nil, r.undecoded(place, err)
 	}
-	if again, err := r.encode(record); err != nil || !bytes.Equal(again, object) {
+	if again, err := encode(record); err != nil || !bytes.Equal(again, object) {
 		return nil, r.fault(place, "", notWritten, nil)
 	}
 	return rest, nil
@@ -180,21 +155,18 @@ func (r *Reader) decode(place string, line []byte, record any, member string) ([
 
 // undecoded returns the error of a record that cannot be decoded. The decoder's contains what it has read.
 func (r *Reader) undecoded(place string, err error) error {
-	if typed, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return r.fault(place, typed.Field, notWritten, nil)
-	}
-	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return r.fault(place, "", "is not valid JSON", nil)
-	}
-	if errors.Is(err, repo.ErrInvalid) {
+	if errors.Is(err, repo.ErrInvalid) { // of an id
 		return r.refused(place, err)
 	}
-	return r.fault(place, "", notWritten, nil)
+	field := ""
+	if typed, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		field = typed.Field
+	}
+	return r.fault(place, field, notWritten, nil)
 }
 
-// decodeRecord is decode for a record of a list, whose last member is a JSON text. It returns the text.
+// decodeRecord is decode for a record whose last member is a JSON text. It returns the text.
 func (r *Reader) decodeRecord(place string, line []byte, record any, member string) ([]byte, error) {
-	line, r.more = bytes.CutSuffix(line, []byte(","))
 	rest, err := r.decode(place, line, record, member)
 	if err != nil {
 		return nil, err
@@ -205,6 +177,22 @@ func (r *Reader) decodeRecord(place string, line []byte, record any, member stri
 		return nil, r.fault(place, member, notWritten, nil)
 	}
 	return raw, nil
+}
+
+// item is decodeRecord for the next line of a list. It returns io.EOF if that line ends the list.
+func (r *Reader) item(place string, first bool, end string, record any, member string) ([]byte, error) {
+	line, err := r.line(place)
+	isEnd := string(line) == end
+	switch {
+	case err != nil:
+		return nil, err
+	case !first && isEnd == r.more: // which the record before has said
+		return nil, r.fault(place, "", notWritten, nil)
+	case isEnd:
+		return nil, io.EOF
+	}
+	line, r.more = bytes.CutSuffix(line, []byte(","))
+	return r.decodeRecord(place, line, record, member)
 }
 
 // refused returns an error of package rules. Only the last part of its field's path is
@@ -224,40 +212,35 @@ func (r *Reader) refused(place string, err error) error {
 }
 
 func (r *Reader) readHead() error {
-	const place = "document"
-	line, err := r.line(place)
+	line, err := r.line("")
 	if err != nil {
 		return err
 	}
-	version, isHead := bytes.CutPrefix(line, []byte(`{"schema_version":`))
-	if isHead && !bytes.HasPrefix(version, fmt.Appendf(nil, "%d,", schemaVersion)) {
+	version, isHead := bytes.CutPrefix(line, []byte(headBegin))
+	if isHead && !bytes.HasPrefix(version, []byte("1,")) {
 		return r.fault("schema_version", "", "is not 1, the version that can be read", nil)
 	}
 	var head headRecord
-	switch rest, err := r.decode(place, line, &head, "session"); {
+	switch rest, err := r.decode("", line, &head, "session"); {
 	case !isHead || err == nil && len(rest) > 0:
-		return r.fault(place, "", notWritten+", line by line: a formatted copy cannot be read", nil)
+		return r.fault("", "", notWritten+", line by line: a formatted copy cannot be read", nil)
 	case errors.Is(err, repo.ErrInvalid): // the head has no other id
-		return r.fault(place, "linked_plan_ids", "has what is not a UUID", nil)
+		return r.fault("linked_plan_ids", "", "has what is not a UUID", nil)
 	case err != nil:
 		return err
+	case head.History.Base < 0:
+		return r.fault("history", "base", "is negative", nil)
+	case len(head.LinkedPlanIDs) > maxLinkedPlans:
+		return r.fault("linked_plan_ids", "", "has more than "+strconv.Itoa(maxLinkedPlans)+" entries", nil)
+	}
+	last := repo.ID{}
+	for i, id := range head.LinkedPlanIDs {
+		if id.Compare(last) <= 0 {
+			return r.fault(fmt.Sprintf("linked_plan_ids[%d]", i), "", "is zero, or not greater than the one before", nil)
+		}
+		last = id
 	}
 	r.plans, r.history = head.LinkedPlanIDs, head.History
-	if len(r.plans) > maxLinkedPlans {
-		return r.fault(place, "linked_plan_ids", "has more than "+strconv.Itoa(maxLinkedPlans)+" entries", nil)
-	}
-	for i := range r.plans {
-		field := fmt.Sprintf("linked_plan_ids[%d]", i)
-		switch {
-		case r.plans[i].IsZero():
-			return r.fault(place, field, "is zero", nil)
-		case i > 0 && r.plans[i].Compare(r.plans[i-1]) <= 0:
-			return r.fault(place, field, "is not greater than the one before", nil)
-		}
-	}
-	if r.history.Base < 0 {
-		return r.fault("history", "base", "is negative", nil)
-	}
 	return nil
 }
 
@@ -270,12 +253,14 @@ func (r *Reader) readSession() error {
 		return err
 	}
 	var s sessionRecord
+	line, ok := bytes.CutSuffix(line, []byte(messagesBegin))
+	if !ok {
+		return r.fault(place, "", notWritten, nil)
+	}
 	metadata, err := r.decodeRecord(place, line, &s, "metadata")
 	switch {
 	case err != nil:
 		return err
-	case !r.more:
-		return r.fault(place, "", notWritten, nil)
 	case s.ID.IsZero():
 		return r.fault(place, "id", "is zero", nil)
 	case s.Namespace == "":
@@ -302,19 +287,11 @@ func (r *Reader) readSession() error {
 
 func (r *Reader) readNext() (message repo.Message, err error) {
 	place := "messages[" + strconv.FormatInt(r.count, 10) + "]"
-	line, err := r.line(place)
-	isEnd := string(line) == endOfList
-	switch {
-	case err != nil:
-		return message, err
-	case r.count > 0 && isEnd == r.more: // which the record before has said
-		return message, r.fault(place, "", notWritten, nil)
-	case isEnd:
-		return message, r.readEnd()
-	}
 	var m messageRecord
-	metadata, err := r.decodeRecord(place, line, &m, "metadata")
+	metadata, err := r.item(place, r.count == 0, endOfList, &m, "metadata")
 	switch {
+	case err == io.EOF: //nolint:errorlint // itself: see item
+		return message, r.readEnd()
 	case err != nil:
 		return message, err
 	case m.ID.IsZero():
@@ -414,66 +391,51 @@ func (r *Reader) readState(line []byte) error {
 	key := ""
 	for i := 0; ; i++ {
 		place := "state.values[" + strconv.Itoa(i) + "]"
-		line, err := r.line(place)
-		isEnd := string(line) == endOfState
+		var v valueRecord
+		raw, err := r.item(place, i == 0, endOfState, &v, "value")
 		switch {
-		case err != nil:
-			return err
-		case i > 0 && isEnd == r.more:
-			return r.fault(place, "", notWritten, nil)
-		case isEnd:
+		case err == io.EOF: //nolint:errorlint // itself: see item
 			return nil
+		case err == nil:
+			err = r.takeValue(place, &v, raw, key)
 		}
-		if key, err = r.readStateValue(place, line, key); err != nil {
+		if err != nil {
 			return err
 		}
+		key = v.Key
 	}
 }
 
-// readStateValue checks a key of state by the rules for a change, and returns it.
-func (r *Reader) readStateValue(place string, line []byte, before string) (key string, err error) {
-	var v valueRecord
-	raw, err := r.decodeRecord(place, line, &v, "value")
-	if err != nil {
-		return "", err
-	}
-	if err := rules.CheckStateKey("key", v.Key); err != nil {
-		return "", r.refused(place, err)
-	}
-	if err := rules.CheckStateValue("value", raw); err != nil {
-		return "", r.refused(place, err)
+// takeValue checks a key of state by the rules for a change, and gives it to State.
+func (r *Reader) takeValue(place string, v *valueRecord, raw []byte, before string) error {
+	if err := cmp.Or(rules.CheckStateKey("key", v.Key), rules.CheckStateValue("value", raw)); err != nil {
+		return r.refused(place, err)
 	}
 	switch {
 	case v.Key <= before:
-		return "", r.fault(place, "key", "is not greater than the one before", nil)
+		return r.fault(place, "key", "is not greater than the one before", nil)
 	case v.Version < 1 || v.Version > r.stateVersion:
-		return "", r.fault(place, "version", "is not between 1 and that of the state", nil)
+		return r.fault(place, "version", "is not between 1 and that of the state", nil)
 	case r.State == nil:
-		return v.Key, nil
+		return nil
 	}
-	return v.Key, r.State(repo.StateValue{Key: v.Key, Value: raw, Version: v.Version, UpdatedAt: v.UpdatedAt.Time})
+	return r.State(repo.StateValue{Key: v.Key, Value: raw, Version: v.Version, UpdatedAt: v.UpdatedAt.Time})
 }
 
 // readChecksum compares the last line, and returns io.EOF if nothing follows it.
 func (r *Reader) readChecksum(line []byte) error {
 	const place = "checksum"
 	want := fmt.Appendf(nil, checksumLine, r.checksum.Sum(nil))
-	if !bytes.Equal(line, want) {
-		r.cutOff = r.cutOff && len(line) < len(want)
-		switch {
-		case bytes.HasPrefix(line, want):
-			return r.fault("document", "", "is followed by something else", nil)
-		case !bytes.HasPrefix(line, want[:bytes.IndexByte(want, ':')]):
-			return r.fault("document", "", notWritten, nil)
-		}
+	r.cutOff = r.cutOff && len(line) < len(want)
+	switch {
+	case !bytes.HasPrefix(line, []byte(checksumBegin)):
+		return r.fault("", "", notWritten, nil)
+	case !bytes.Equal(line, want):
 		return r.fault(place, "", "is not that of the document, which was changed or damaged", nil)
-	}
-	if r.cutOff {
-		return io.EOF
 	}
 	_, err := r.source.ReadByte()
 	if err == nil {
-		return r.fault("document", "", "is followed by something else", nil)
+		return r.fault("", "", "is followed by something else", nil)
 	}
 	return cmp.Or(r.ended(place, err), io.EOF)
 }

@@ -71,7 +71,7 @@ func (w *Writer) begin(plans []repo.ID) error {
 		return err
 	}
 	w.records = 0
-	_, err := w.out.WriteString(",\n" + messagesLine + "\n")
+	_, err := w.out.WriteString(messagesBegin + "\n")
 	return err
 }
 
