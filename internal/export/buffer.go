@@ -132,10 +132,16 @@ func Buffer(ctx context.Context, r io.Reader) (*Buffered, error) {
 
 func (b *Buffered) read(r io.Reader) error {
 	reader, err := NewReader(io.TeeReader(r, &b.spool))
+	if err != nil {
+		return err
+	}
 	for err == nil {
 		_, err = reader.Next()
 	}
-	if err == io.EOF { //nolint:errorlint // itself: see Next
+	for err = nil; err == nil; { // the error of Next, if that has failed
+		_, err = reader.NextValue()
+	}
+	if err == io.EOF { //nolint:errorlint // itself: see NextValue
 		return nil
 	}
 	return err

@@ -87,29 +87,35 @@ func decode(r io.Reader) (c content, err error) {
 	if err != nil {
 		return c, err
 	}
-	reader.State = func(value repo.StateValue) error {
-		c.state = append(c.state, value)
-		return nil
-	}
-	for {
-		message, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			_, again := reader.Next()
-			if again != io.EOF { //nolint:errorlint // the contract is io.EOF itself
-				return c, errors.New("Next after the end gave something else")
-			}
-			c.session, c.plans, c.history, c.version = reader.Session(), reader.LinkedPlans(), reader.History(), reader.StateVersion()
-			return c, nil
+	for err == nil {
+		var message repo.Message
+		if message, err = reader.Next(); err == nil {
+			c.messages = append(c.messages, message)
 		}
-		if err != nil {
-			_, again := reader.Next()
-			if again != err { //nolint:errorlint // the very same error
-				return c, errors.New("Next after an error gave something else")
-			}
-			return c, err
-		}
-		c.messages = append(c.messages, message)
 	}
+	if _, again := reader.Next(); again != err { //nolint:errorlint // the very same error
+		return c, errors.New("Next after an error gave something else")
+	}
+	if err != io.EOF { //nolint:errorlint // the contract is io.EOF itself
+		if _, after := reader.NextValue(); after != err { //nolint:errorlint // as above
+			return c, errors.New("NextValue after an error gave something else")
+		}
+		return c, err
+	}
+	for err = nil; err == nil; {
+		var value repo.StateValue
+		if value, err = reader.NextValue(); err == nil {
+			c.state = append(c.state, value)
+		}
+	}
+	if _, again := reader.NextValue(); again != err { //nolint:errorlint // as above
+		return c, errors.New("NextValue after an error gave something else")
+	}
+	if err != io.EOF { //nolint:errorlint // as above
+		return c, err
+	}
+	c.session, c.plans, c.history, c.version = reader.Session(), reader.LinkedPlans(), reader.History(), reader.StateVersion()
+	return c, nil
 }
 
 func mustDecode(t testing.TB, text string) content {

@@ -24,13 +24,9 @@ import (
 const notWritten = "is not as an export writes it"
 
 // Reader reads one document: NewReader reads the session, Next one message at a
-// time, and then the state. It takes only what Writer writes, byte for byte: it encodes
+// time, and then NextValue one key of state. It takes only what Writer writes, byte for byte: it encodes
 // what it has decoded, and compares. A Reader is not safe for concurrent use.
 type Reader struct {
-	// State, if set, is given each key of the session's own state, while Next reads the
-	// end of the document. Its error ends the reading and is returned by Next.
-	State func(repo.StateValue) error
-
 	// source reads from the limited one, which ends in the midst of a line that is too long.
 	source   *bufio.Reader
 	limited  *io.LimitedReader
@@ -49,6 +45,11 @@ type Reader struct {
 	seen        [][2]int64
 	err         error
 	batch       [1]repo.NewMessage
+	// last is the line after the messages, values the number of keys of state, and key the last one.
+	last     []byte
+	values   int
+	key      string
+	valueErr error
 }
 
 // NewReader reads the document up to its first message. Errors: *repo.ImportError.
@@ -66,7 +67,7 @@ func NewReader(r io.Reader) (*Reader, error) {
 }
 
 // Session returns the document's session. Its MessageCount is the next sequence after the
-// messages read so far. The checksum covers it only after Next has returned io.EOF.
+// messages read so far. The checksum covers it only after NextValue has returned io.EOF.
 func (r *Reader) Session() repo.Session {
 	session := r.session
 	session.MessageCount = r.next
@@ -77,21 +78,29 @@ func (r *Reader) Session() repo.Session {
 func (r *Reader) History() History { return r.history }
 
 // StateVersion returns the version of the session's own state, once Next has returned
-// io.EOF or State was called. 0: it has none.
+// io.EOF. 0: it has none.
 func (r *Reader) StateVersion() int64 { return r.stateVersion }
 
 // LinkedPlans returns the ids of the session's plans, ascending.
 func (r *Reader) LinkedPlans() []repo.ID { return r.plans }
 
-// Next returns the next message. After the last one it returns io.EOF itself, and
-// only if the checksum is correct and nothing follows the document. Other errors are
-// *repo.ImportError, or that of State. Messages that Next returned before an error must
-// not be kept.
+// Next returns the next message, and io.EOF itself after the last one. Other errors are
+// *repo.ImportError. Nothing that was read may be kept before NextValue returns io.EOF.
 func (r *Reader) Next() (message repo.Message, err error) {
 	if r.err == nil {
 		message, r.err = r.readNext()
 	}
 	return message, r.err
+}
+
+// NextValue returns the next key of the session's own state, once Next has returned io.EOF.
+// After the last one it returns io.EOF itself, and only if the checksum is correct and
+// nothing follows the document. Other errors are *repo.ImportError.
+func (r *Reader) NextValue() (value repo.StateValue, err error) {
+	if r.valueErr == nil {
+		value, r.valueErr = r.readValue()
+	}
+	return value, r.valueErr
 }
 
 // fault returns an error at the field of a place in the document, which is empty for the document itself.
@@ -349,7 +358,7 @@ func (r *Reader) has(sequence int64) bool {
 		slices.ContainsFunc(r.seen, func(s [2]int64) bool { return sequence >= s[0] && sequence <= s[1] })
 }
 
-// readEnd reads what follows the messages, and returns io.EOF if it is complete.
+// readEnd reads the line that follows the messages. It returns io.EOF if all is well.
 func (r *Reader) readEnd() error {
 	switch head := r.history.Head; {
 	case r.next < r.history.Base:
@@ -362,14 +371,10 @@ func (r *Reader) readEnd() error {
 		return err
 	}
 	if state, ok := bytes.CutPrefix(line, []byte(stateBegin)); ok {
-		if err := r.readState(state); err != nil {
-			return err
-		}
-		if line, err = r.line("checksum"); err != nil {
-			return err
-		}
+		return cmp.Or(r.readState(state), io.EOF)
 	}
-	return r.readChecksum(line)
+	r.last = line
+	return io.EOF
 }
 
 // maxStateVersion returns the largest version of a state. Versions are times in microseconds,
@@ -388,38 +393,39 @@ func (r *Reader) readState(line []byte) error {
 		return r.fault("state", "version", "is not between 1 and the time in 100 years, in microseconds", nil)
 	}
 	r.stateVersion = state.Version
-	key := ""
-	for i := 0; ; i++ {
-		place := "state.values[" + strconv.Itoa(i) + "]"
-		var v valueRecord
-		raw, err := r.item(place, i == 0, endOfState, &v, "value")
-		switch {
-		case err == io.EOF: //nolint:errorlint // itself: see item
-			return nil
-		case err == nil:
-			err = r.takeValue(place, &v, raw, key)
-		}
-		if err != nil {
-			return err
-		}
-		key = v.Key
-	}
+	return nil
 }
 
-// takeValue checks a key of state by the rules for a change, and gives it to State.
-func (r *Reader) takeValue(place string, v *valueRecord, raw []byte, before string) error {
+// readValue checks a key of state by the rules for a change.
+func (r *Reader) readValue() (value repo.StateValue, err error) {
+	switch {
+	case r.err != io.EOF: //nolint:errorlint // itself: see Next
+		return value, cmp.Or(r.err, errors.New("export: the messages come first"))
+	case r.stateVersion == 0:
+		return value, r.readChecksum(r.last)
+	}
+	place := "state.values[" + strconv.Itoa(r.values) + "]"
+	var v valueRecord
+	raw, err := r.item(place, r.values == 0, endOfState, &v, "value")
+	if err == io.EOF { //nolint:errorlint // itself: see item
+		if r.last, err = r.line("checksum"); err == nil {
+			err = r.readChecksum(r.last)
+		}
+	}
+	if err != nil {
+		return value, err
+	}
 	if err := cmp.Or(rules.CheckStateKey("key", v.Key), rules.CheckStateValue("value", raw)); err != nil {
-		return r.refused(place, err)
+		return value, r.refused(place, err)
 	}
 	switch {
-	case v.Key <= before:
-		return r.fault(place, "key", "is not greater than the one before", nil)
+	case v.Key <= r.key:
+		return value, r.fault(place, "key", "is not greater than the one before", nil)
 	case v.Version < 1 || v.Version > r.stateVersion:
-		return r.fault(place, "version", "is not between 1 and that of the state", nil)
-	case r.State == nil:
-		return nil
+		return value, r.fault(place, "version", "is not between 1 and that of the state", nil)
 	}
-	return r.State(repo.StateValue{Key: v.Key, Value: raw, Version: v.Version, UpdatedAt: v.UpdatedAt.Time})
+	r.values, r.key = r.values+1, v.Key
+	return repo.StateValue{Key: v.Key, Value: raw, Version: v.Version, UpdatedAt: v.UpdatedAt.Time}, nil
 }
 
 // readChecksum compares the last line, and returns io.EOF if nothing follows it.

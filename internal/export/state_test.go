@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -58,20 +59,13 @@ func TestStateFaults(t *testing.T) {
 	}
 }
 
-// The error of the caller's function is returned as it is, and the document refused.
-func TestStateRefused(t *testing.T) {
-	reader, err := export.NewReader(strings.NewReader(encodeAll(t, contentOf(9, stateOf(`1`, `2`)))))
+// The state follows the messages: nobody takes a document for whole who skips them.
+func TestValuesFollowMessages(t *testing.T) {
+	reader, err := export.NewReader(strings.NewReader(encodeAll(t, contentOf(9, stateOf(`1`)))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken := errors.New("broken")
-	reader.State = func(repo.StateValue) error { return broken }
-	if _, err := reader.Next(); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if _, err := reader.Next(); !errors.Is(err, broken) {
-			t.Errorf("got %v", err)
-		}
+	if _, err := reader.NextValue(); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("got %v", err)
 	}
 }

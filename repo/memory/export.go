@@ -100,18 +100,10 @@ func readSession(ctx context.Context, source io.Reader) (*sessionRow, *scopeRow,
 	}
 	r := &sessionRow{Session: reader.Session()}
 	other, inherited := repo.NewID(), map[repo.ID]bool{} // of a session that does not exist
-	state := &scopeRow{}
-	reader.State = func(value repo.StateValue) error {
-		state.values.put(value.Key, &value)
-		return nil
-	}
 	for {
 		m, err := reader.Next()
 		if err = cmp.Or(ctx.Err(), err); errors.Is(err, io.EOF) {
-			r.planIDs = reader.LinkedPlans()
-			state.version = reader.StateVersion()
-			r.follows = reader.History().Head
-			return r, state, nil
+			break
 		}
 		if err != nil {
 			return nil, nil, err
@@ -131,5 +123,17 @@ func readSession(ctx context.Context, source io.Reader) (*sessionRow, *scopeRow,
 			r.follows = &m.Follows
 		}
 		r.add([]repo.Message{m})
+	}
+	r.planIDs, r.follows = reader.LinkedPlans(), reader.History().Head
+	state := &scopeRow{version: reader.StateVersion()}
+	for {
+		value, err := reader.NextValue()
+		if err = cmp.Or(ctx.Err(), err); errors.Is(err, io.EOF) {
+			return r, state, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		state.values.put(value.Key, &value)
 	}
 }

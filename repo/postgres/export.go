@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -103,13 +102,10 @@ func (s *sessions) Import(ctx context.Context, r io.Reader, restore bool) (repo.
 		if err := s.importSession(ctx, q, session, history.Base, restore); err != nil {
 			return err
 		}
-		state := &stateImport{ctx: ctx, q: q, sessionID: session.ID, reader: reader}
-		reader.State = state.add
-		session.MessageCount, err = importMessages(ctx, q, session.ID, reader)
-		if err = cmp.Or(state.err, err); err != nil {
+		if session.MessageCount, err = importMessages(ctx, q, session.ID, reader); err != nil {
 			return err
 		}
-		if err := state.finish(); err != nil {
+		if err := importState(ctx, q, session.ID, reader); err != nil {
 			return err
 		}
 		session.Plans, err = s.importLinks(ctx, q, session.ID, reader.LinkedPlans())

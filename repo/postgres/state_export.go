@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"io"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -9,6 +11,7 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/export"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
@@ -87,49 +90,36 @@ func (e *exporting) scan(rows pgx.Rows) (pgx.Rows, error) {
 	return rows, nil //nolint:nilerr // the caller checks rows.Err
 }
 
-// stateImport stores the state of a document, in chunks.
-type stateImport struct {
-	ctx       context.Context //nolint:containedctx // that of the import, for its callback
-	q         db.DBTX
-	sessionID repo.ID
-	reader    *export.Reader
-	chunk     db.StateImportParams
-	bytes     int
-	created   bool
-	// err is the database's.
-	err error
-}
-
-func (s *stateImport) add(value repo.StateValue) error {
-	s.chunk.Keys = append(s.chunk.Keys, value.Key)
-	s.chunk.NewValues = append(s.chunk.NewValues, string(value.Value))
-	s.chunk.Versions = append(s.chunk.Versions, value.Version)
-	s.chunk.UpdatedAts = append(s.chunk.UpdatedAts, value.UpdatedAt)
-	s.bytes += len(value.Key) + len(value.Value)
-	if len(s.chunk.Keys) == importChunk || s.bytes >= importChunkBytes {
-		s.err = s.flush()
-	}
-	return s.err
-}
-
-// finish stores the rest, when the document was read to its end.
-func (s *stateImport) finish() error {
-	if s.reader.StateVersion() == 0 {
-		return nil
-	}
-	return s.flush()
-}
-
-func (s *stateImport) flush() error {
-	if !s.created {
-		err := queries.StateScopeImport(s.ctx, s.q, db.StateScopeImportParams{SessionID: convert.UUID(s.sessionID), Version: s.reader.StateVersion()})
+// importState stores the state of a document, in chunks, after its messages.
+func importState(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *export.Reader) error {
+	if version := reader.StateVersion(); version > 0 {
+		err := queries.StateScopeImport(ctx, q, db.StateScopeImportParams{SessionID: convert.UUID(sessionID), Version: version})
 		if err != nil {
 			return err
 		}
-		s.created = true
 	}
-	s.chunk.SessionID = convert.UUID(s.sessionID)
-	err := queries.StateImport(s.ctx, s.q, s.chunk)
-	s.chunk, s.bytes = db.StateImportParams{}, 0
-	return err
+	for more := true; more; {
+		chunk := db.StateImportParams{SessionID: convert.UUID(sessionID)}
+		for bytes := 0; len(chunk.Keys) < importChunk && bytes < importChunkBytes; {
+			value, err := reader.NextValue()
+			if more = !errors.Is(err, io.EOF); !more {
+				break
+			}
+			if err != nil {
+				return &conn.Answer{Err: err}
+			}
+			chunk.Keys = append(chunk.Keys, value.Key)
+			chunk.NewValues = append(chunk.NewValues, string(value.Value))
+			chunk.Versions = append(chunk.Versions, value.Version)
+			chunk.UpdatedAts = append(chunk.UpdatedAts, value.UpdatedAt)
+			bytes += len(value.Key) + len(value.Value)
+		}
+		if len(chunk.Keys) == 0 {
+			return nil
+		}
+		if err := queries.StateImport(ctx, q, chunk); err != nil {
+			return err
+		}
+	}
+	return nil
 }
