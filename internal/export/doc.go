@@ -24,4 +24,5 @@ const sourceSize = 64 << 10
 // maxLine bounds a line before it is in memory. The longest is that of a message whose
 // content consists of control characters, each an escape of six bytes, and whose metadata
 // of line breaks, each of two.
-var maxLine = 6*repo.MaxContentBytes + base64.StdEncoding.EncodedLen(repo.MaxPayloadBytes) + 2*repo.MaxMetadataBytes + sourceSize
+var maxLine = 6*repo.MaxContentBytes + base64.StdEncoding.EncodedLen(repo.MaxPayloadBytes) +
+	2*repo.MaxMetadataBytes + sourceSize

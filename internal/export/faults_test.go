@@ -132,8 +132,10 @@ func TestFaults(t *testing.T) {
 		{"role unknown", `"role":"user"`, `"role":"SECRET"`, "messages[0].role", "is not user"},
 		{"role capital", `"role":"user"`, `"role":"User"`, "messages[0].role", "is not user"},
 		{"role null", `"role":"user"`, `"role":null`, "messages[0]", notWritten},
-		{"content empty", `"SECRET content","created_at":"2026-02-03T04:05:06.789000Z","metadata":{"m":"SECRET"}`,
-			`"","created_at":"2026-02-03T04:05:06.789000Z","metadata":{ }`, "messages[0].content", "is empty"},
+		{
+			"content empty", `"SECRET content","created_at":"2026-02-03T04:05:06.789000Z","metadata":{"m":"SECRET"}`,
+			`"","created_at":"2026-02-03T04:05:06.789000Z","metadata":{ }`, "messages[0].content", "is empty",
+		},
 		{"content a number", `"SECRET content"`, `5`, "messages[0].content", notWritten},
 		{"content twice", `"content":"SECRET content"`, `"content":"a","content":"b"`, "messages[0]", notWritten},
 		{"content not UTF-8", `"SECRET content"`, "\"SECRET\xc3\"", "messages[0]", notWritten},

@@ -74,7 +74,8 @@ const (
 
 // History says of a session whose messages are not one row which branch is its transcript, and where a fork begins.
 type History struct {
-	// Base is the first sequence of a fork's own: the messages before it are those of the transcript that was forked. 0: it is no fork.
+	// Base is the first sequence of a fork's own: the messages before it are those of the
+	// transcript that was forked. 0: it is no fork.
 	Base int64 `json:"base,omitzero"`
 	// Head is what the next message follows. Nil: the one before it.
 	Head *int64 `json:"head,omitzero"`
@@ -128,7 +129,8 @@ func (l *lines) open(record any, member string) error {
 	return err
 }
 
-// add writes a record of a list, whose last member is a JSON text that is kept as it is. Empty, that is an empty object.
+// add writes a record of a list, whose last member is a JSON text that is kept as it is.
+// Empty, that is an empty object.
 func (l *lines) add(record any, member string, raw json.RawMessage) error {
 	if len(raw) == 0 {
 		raw = json.RawMessage("{}")

@@ -326,7 +326,8 @@ func (r *Reader) readNext() (message repo.Message, err error) {
 	return message, nil
 }
 
-// checkFollows returns what the message follows: those below the base are one transcript, and the others follow any one before.
+// checkFollows returns what the message follows: those below the base are one transcript,
+// and the others follow any one before.
 func (r *Reader) checkFollows(place string, m *messageRecord) (follows int64, err error) {
 	follows = m.Sequence - 1
 	if m.Follows != nil {

@@ -144,7 +144,8 @@ func (l *lines) addValue(v repo.StateValue) error {
 // endMessages ends the messages, or returns ErrIncomplete if some are missing.
 func (w *Writer) endMessages() error {
 	if w.next != w.session.MessageCount {
-		return fmt.Errorf("%w: session %s: got %d messages of %d", ErrIncomplete, w.session.ID, w.next, w.session.MessageCount)
+		return fmt.Errorf("%w: session %s: got %d messages of %d",
+			ErrIncomplete, w.session.ID, w.next, w.session.MessageCount)
 	}
 	return w.end(endOfList)
 }
