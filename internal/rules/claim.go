@@ -164,9 +164,11 @@ func Overdue(p repo.Plan) (_ repo.Plan, reason string) {
 }
 
 // LimitList checks a page of limits, which are ordered by namespace and action. Those of a view are another list.
-func LimitList(view string, page repo.Page) (List[struct{}, string, repo.PlanLimit], error) {
-	placeOf := func(last repo.PlanLimit) string { return last.Namespace + "\x00" + last.Action }
-	return newList(nil, struct{}{}, page, "\x00", placeOf, texts, InView(view, "plan limits"))
+func LimitList(view string, page repo.Page) (List[struct{}, repo.PlanLimit, repo.PlanLimit], error) {
+	placeOf := func(last repo.PlanLimit) repo.PlanLimit {
+		return repo.PlanLimit{Namespace: last.Namespace, Action: last.Action}
+	}
+	return newList(nil, struct{}{}, page, repo.PlanLimit{}, placeOf, InView(view, "plan limits"))
 }
 
 // CannotWait is the error of waiting for plans or a lease in a transaction.

@@ -74,7 +74,7 @@ func TestCursors(t *testing.T) {
 		_, err := rules.SessionList(other, repo.Page{After: cursor})
 		t.Run(name, func(t *testing.T) { wantInvalid(t, err, "page.after", "another filter") })
 	}
-	for _, text := range []string{"x", "SECRET", cursor[1:], cursor + "A"} {
+	for _, text := range []string{"x", "SECRET", cursor[:len(cursor)-4], cursor + "A"} {
 		_, err := rules.SessionList(filter, repo.Page{After: text})
 		wantInvalid(t, err, "page.after", "not a cursor")
 	}

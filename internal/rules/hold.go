@@ -99,20 +99,7 @@ func CheckLegalHold(view string, h repo.LegalHold, releasing bool) error {
 
 // HoldList checks a page of holds, or those of a view, whose places are those of holds without anything else.
 func HoldList(view string, page repo.Page) (List[struct{}, repo.LegalHold, repo.LegalHold], error) {
-	return newList(nil, struct{}{}, page, repo.LegalHold{}, PlaceOfHold, codec[repo.LegalHold]{
-		func(h repo.LegalHold, list ...string) string {
-			return texts.encode(h.SessionID.String()+h.Namespace+"\x00"+h.Owner, list...)
-		},
-		func(text string, list ...string) (h repo.LegalHold, err error) {
-			if text, err = texts.decode(text, list...); err != nil {
-				return h, err
-			}
-			id, err := repo.ParseID(text[:min(len(text), len(repo.ID{}.String()))])
-			h.SessionID = id
-			h.Namespace, h.Owner, _ = strings.Cut(text[min(len(text), len(repo.ID{}.String())):], "\x00")
-			return h, err
-		},
-	}, InView(view, "holds"))
+	return newList(nil, struct{}{}, page, repo.LegalHold{}, PlaceOfHold, InView(view, "holds"))
 }
 
 // PlaceOfHold is what identifies a hold.

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"cmp"
-	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -155,23 +154,8 @@ func LeaseList(view string, f repo.LeaseFilter, page repo.Page) (list List[repo.
 		invalidIf(f.Held && f.Expired, "expired", "is set together with held"),
 	)
 	placeOf := func(last repo.Lease) repo.LeaseKey { return last.Key }
-	return newList(err, f, page, repo.LeaseKey{}, placeOf, leaseKeys,
+	return newList(err, f, page, repo.LeaseKey{}, placeOf,
 		InView(view, "leases"), f.Kind, f.Name, f.Owner, strconv.FormatBool(f.Held), strconv.FormatBool(f.Expired))
-}
-
-var errForeignCursor = errors.New("is not a cursor that a page returned")
-
-// leaseKeys encodes a key as its name and its kind, neither of which has a NUL.
-var leaseKeys = codec[repo.LeaseKey]{
-	encode: func(key repo.LeaseKey, list ...string) string { return texts.encode(key.Name+"\x00"+key.Kind, list...) },
-	decode: func(text string, list ...string) (repo.LeaseKey, error) {
-		place, err := texts.decode(text, list...)
-		name, kind, _ := strings.Cut(place, "\x00")
-		if err == nil && cmp.Or(checkText("", name, limits.MaxLeaseNameBytes), checkText("", kind, repo.MaxNameBytes)) != nil {
-			err = errForeignCursor
-		}
-		return repo.LeaseKey{Kind: kind, Name: name}, err
-	},
 }
 
 // CompareLeases orders keys as lists do.

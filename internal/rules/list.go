@@ -2,10 +2,13 @@ package rules
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-df90f812/agentstore/internal/cursor"
 	"github.com/seed-df90f812/agentstore/internal/limits"
@@ -26,30 +29,25 @@ type List[Filter, Place, Entity any] struct {
 }
 
 // Place is a place in a list that is ordered by time, then id.
-type Place = cursor.Place
+type Place struct {
+	CreatedAt time.Time
+	ID        repo.ID
+	// Coarse: the list is not in the order of the exact time where the page ended.
+	Coarse bool
+}
 
 // Next returns the cursor of a page of this list that ended with last.
 func (l List[Filter, Place, Entity]) Next(last Entity) string { return l.next(last) }
 
-// codec encodes places as cursors, and decodes them.
-type codec[Place any] struct {
-	encode func(place Place, list ...string) string
-	decode func(text string, list ...string) (Place, error)
-}
-
-var (
-	places = codec[Place]{cursor.Encode, cursor.Decode}
-	texts  = codec[string]{cursor.EncodeName, cursor.DecodeName}
-	ids    = codec[repo.ID]{cursor.EncodeID, cursor.DecodeID}
-)
-
 // lastID is the largest id, before which lists begin. No id that is generated has this value.
 var lastID = repo.ID([]byte(strings.Repeat("\xff", len(repo.ID{}))))
 
+var errForeignCursor = errors.New("is not a cursor that a page returned")
+
 // newList checks a page, unless the filter is wrong. A cursor is accepted only by the list that issued it: key
-// identifies the list, with all values of its filter.
+// identifies the list, with all values of its filter. No text in a place has a NUL.
 func newList[Filter, Place, Entity any](
-	wrong error, filter Filter, page repo.Page, first Place, placeOf func(Entity) Place, codec codec[Place], key ...string,
+	wrong error, filter Filter, page repo.Page, first Place, placeOf func(Entity) Place, key ...string,
 ) (List[Filter, Place, Entity], error) {
 	list := List[Filter, Place, Entity]{Filter: filter, After: first}
 	limit, err := CheckLimit(page.Limit)
@@ -58,11 +56,12 @@ func newList[Filter, Place, Entity any](
 	}
 	list.Limit = limit
 	if page.After != "" {
-		if list.After, err = codec.decode(page.After, key...); err != nil {
-			return list, invalid("page.after", "%s", err)
+		list.After, err = cursor.Decode[Place](page.After, key...)
+		if err != nil || strings.Contains(fmt.Sprint(list.After), "\x00") {
+			return list, invalid("page.after", "%s", cmp.Or(err, errForeignCursor))
 		}
 	}
-	list.next = func(last Entity) string { return codec.encode(placeOf(last), key...) }
+	list.next = func(last Entity) string { return cursor.Encode(placeOf(last), key...) }
 	return list, nil
 }
 
@@ -123,7 +122,7 @@ func SessionList(f repo.SessionFilter, page repo.Page) (list List[repo.SessionFi
 	if f.Owner != "" { // without one, cursors are those of libraries that know no owner
 		key = append(key, f.Owner)
 	}
-	return newList(err, f, page, Place{CreatedAt: endOfTime}, placeOf, places, key...)
+	return newList(err, f, page, Place{CreatedAt: endOfTime}, placeOf, key...)
 }
 
 // checkListOwner does not take an owner that is not given for any owner.
@@ -156,7 +155,7 @@ func ActiveSessionList(f repo.SessionFilter, page repo.Page) (list List[repo.Ses
 		invalidIf(!f.CreatedBefore.IsZero(), "created_before", only),
 	)
 	placeOf := func(last ActiveSession) Place { return last.Place }
-	return newList(err, f, page, Place{CreatedAt: endOfTime}, placeOf, places, "active sessions", f.Namespace, f.Owner)
+	return newList(err, f, page, Place{CreatedAt: endOfTime}, placeOf, "active sessions", f.Namespace, f.Owner)
 }
 
 // IdleSessionList checks a page of idle sessions.
@@ -174,7 +173,7 @@ func IdleSessionList(f repo.SessionFilter, page repo.Page) (list List[repo.Sessi
 		normalizeTime("idle_since", &f.IdleSince),
 	)
 	placeOf := func(last ActiveSession) Place { return last.Place }
-	return newList(err, f, page, Place{}, placeOf, places, "idle sessions", f.Namespace, f.IdleSince.String())
+	return newList(err, f, page, Place{}, placeOf, "idle sessions", f.Namespace, f.IdleSince.String())
 }
 
 // ActivePage returns the sessions of a page by activity.
@@ -188,7 +187,7 @@ func ActivePage(active repo.List[ActiveSession], err error) (repo.List[repo.Sess
 
 // NamespaceList checks a page of namespaces.
 func NamespaceList(page repo.Page) (List[struct{}, string, string], error) {
-	return newList(nil, struct{}{}, page, "", func(last string) string { return last }, texts, "namespaces")
+	return newList(nil, struct{}{}, page, "", func(last string) string { return last }, "namespaces")
 }
 
 // ActionList checks a page of actions, which are ordered by name.
@@ -207,7 +206,7 @@ func ActionList(f repo.ActionFilter, page repo.Page) (list List[repo.ActionFilte
 	}
 	err = cmp.Or(invalidIf(f.Available && f.Archived, "archived", "is set together with available"), checkNames(name{"tag", f.Tag}))
 	placeOf := func(last repo.Action) string { return last.Name.String() }
-	return newList(err, f, page, "", placeOf, texts, "actions", f.Server, f.Namespace, strconv.FormatBool(f.Available), strconv.FormatBool(f.Archived), f.Tag)
+	return newList(err, f, page, "", placeOf, "actions", f.Server, f.Namespace, strconv.FormatBool(f.Available), strconv.FormatBool(f.Archived), f.Tag)
 }
 
 // PlanList checks a page of plans, which are ordered by id, descending.
@@ -236,17 +235,18 @@ func PlanList(view string, f repo.PlanFilter, page repo.Page) (list List[repo.Pl
 	}
 	err = invalidIf(len(StagesOf(f)) == 0, "filter", "has a phase or state that does not exist, or not together")
 	placeOf := func(last repo.Plan) repo.ID { return last.ID }
-	return newList(err, f, page, lastID, placeOf, ids,
+	return newList(err, f, page, lastID, placeOf,
 		"plans", f.Namespace, string(f.Phase), string(f.State), f.SessionID.String(), f.ParentID.String(), f.Project, f.Action)
 }
 
 // CountList checks a page of counts, which are ordered by namespace, phase and state. A place is
 // these three.
-func CountList(namespace string, page repo.Page) (List[string, string, repo.PlanCount], error) {
-	placeOf := func(last repo.PlanCount) string {
-		return last.Namespace + "\x00" + string(last.Phase) + "\x00" + string(last.State)
+func CountList(namespace string, page repo.Page) (List[string, repo.PlanCount, repo.PlanCount], error) {
+	first := repo.PlanCount{Namespace: namespace}
+	placeOf := func(last repo.PlanCount) repo.PlanCount {
+		return repo.PlanCount{Namespace: last.Namespace, Stage: last.Stage}
 	}
-	return newList(checkNames(name{"namespace", namespace}), namespace, page, namespace+"\x00\x00", placeOf, texts, "plan counts", namespace)
+	return newList(checkNames(name{"namespace", namespace}), namespace, page, first, placeOf, "plan counts", namespace)
 }
 
 // StagesOf returns the stages that the filter selects.
@@ -265,7 +265,7 @@ func AuditList(f repo.AuditFilter, page repo.Page) (list List[repo.AuditFilter, 
 		first = Place{CreatedAt: endOfTime, ID: lastID}
 	}
 	placeOf := func(last repo.AuditEntry) Place { return Place{CreatedAt: last.OccurredAt, ID: last.ID} }
-	return newList(err, f, page, first, placeOf, places,
+	return newList(err, f, page, first, placeOf,
 		"audit", strconv.FormatBool(f.OldestFirst), f.Type, f.Actor, f.User, f.PlanID.String(), f.SessionID.String(),
 		f.Project, f.OccurredFrom.String(), f.OccurredBefore.String(), f.Namespace)
 }

@@ -298,7 +298,7 @@ func StateList(view string, scope repo.Scope, prefix string, page repo.Page) (li
 	err = cmp.Or(CheckScope("scope", scope), checkText("prefix", prefix, limits.MaxStateKeyBytes))
 	filter := StateFilter{Scope: scope, Prefix: prefix, End: afterPrefix(prefix)}
 	placeOf := func(last repo.StateValue) string { return last.Key }
-	return newList(err, filter, page, "", placeOf, texts, "state", string(scope.SessionID[:]), InView(view, scope.Name), prefix)
+	return newList(err, filter, page, "", placeOf, "state", string(scope.SessionID[:]), InView(view, scope.Name), prefix)
 }
 
 // afterAll is after every key: it is longer than the longest one.

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/internal/limits"
@@ -37,22 +36,7 @@ type streamPlace struct {
 // that those that are open are first, then ids.
 func StreamList(sessionID repo.ID, page repo.Page) (List[repo.ID, streamPlace, repo.Stream], error) {
 	placeOf := func(last repo.Stream) streamPlace { return streamPlace{last.Status, last.ID} }
-	return newList(nil, sessionID, page, streamPlace{"~", lastID}, placeOf, streamPlaces, "streams", sessionID.String())
-}
-
-var streamPlaces = codec[streamPlace]{
-	encode: func(place streamPlace, list ...string) string {
-		return texts.encode(string(place.Status)+" "+place.ID.String(), list...)
-	},
-	decode: func(text string, list ...string) (streamPlace, error) {
-		place, err := texts.decode(text, list...)
-		status, id, _ := strings.Cut(place, " ")
-		parsed, invalid := repo.ParseID(id)
-		if err == nil && invalid != nil {
-			err = errForeignCursor
-		}
-		return streamPlace{repo.StreamStatus(status), parsed}, err
-	},
+	return newList(nil, sessionID, page, streamPlace{"~", lastID}, placeOf, "streams", sessionID.String())
 }
 
 // CompareStreams orders the streams of a session as they are listed.

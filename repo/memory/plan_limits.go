@@ -5,7 +5,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -29,10 +28,8 @@ func (p plans) Limits(ctx context.Context, page repo.Page) (repo.List[repo.PlanL
 	list, err := rules.LimitList(p.options.view, page)
 	return run(ctx, unless(err, p.read), func(t *tables) (repo.List[repo.PlanLimit], error) {
 		var found []repo.PlanLimit
-		var after repo.PlanLimit
-		after.Namespace, after.Action, _ = strings.Cut(list.After, "\x00")
 		for key, atOnce := range t.limits.all() {
-			if rules.IsInView(p.options.view, key.Namespace) && compareLimits(key, after) > 0 {
+			if rules.IsInView(p.options.view, key.Namespace) && compareLimits(key, list.After) > 0 {
 				key.AtOnce, key.Claimed = *atOnce, t.claimedOf(key.Namespace, key.Action)
 				found = append(found, key)
 			}

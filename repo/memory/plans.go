@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/internal/rules"
@@ -71,12 +70,10 @@ func (p plans) Counts(ctx context.Context, namespace string, page repo.Page) (re
 	}
 	list, err := rules.CountList(namespace, page)
 	return run(ctx, unless(err, p.read), func(t *tables) (repo.List[repo.PlanCount], error) {
-		after := strings.SplitN(list.After, "\x00", 3)
-		place := repo.PlanCount{Namespace: after[0], Stage: repo.Stage{Phase: repo.Phase(after[1]), State: repo.PlanState(after[2])}}
 		counts := map[repo.PlanCount]repo.PlanCount{}
 		for _, r := range t.plans.all() {
 			key := repo.PlanCount{Namespace: r.Namespace, Stage: r.Stage}
-			if namespace != "" && namespace != r.Namespace || compareCounts(key, place) <= 0 {
+			if namespace != "" && namespace != r.Namespace || compareCounts(key, list.After) <= 0 {
 				continue
 			}
 			count := cmp.Or(counts[key], key)

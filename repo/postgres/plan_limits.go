@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"strings"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/rules"
@@ -29,9 +28,8 @@ func (p *plans) SetLimit(ctx context.Context, limit repo.PlanLimit) error {
 func (p *plans) Limits(ctx context.Context, page repo.Page) (repo.List[repo.PlanLimit], error) {
 	list, err := rules.LimitList(p.view, page)
 	return listed(p.exec.read, list, err, func(by way) ([]db.PlanLimitListRow, error) {
-		namespace, action, _ := strings.Cut(list.After, "\x00")
 		return run(ctx, by, queries.PlanLimitList, db.PlanLimitListParams{
-			Namespace: namespace, ActionName: action, MaxRows: int32(list.Limit + 1), View: convert.Nullable(p.view),
+			Namespace: list.After.Namespace, ActionName: list.After.Action, MaxRows: int32(list.Limit + 1), View: convert.Nullable(p.view),
 		})
 	}, func(row db.PlanLimitListRow) (repo.PlanLimit, error) {
 		return repo.PlanLimit{Namespace: row.Namespace, Action: row.ActionName, AtOnce: int(row.AtOnce), Claimed: int(row.Claimed)}, nil

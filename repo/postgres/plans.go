@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/db"
@@ -80,9 +79,8 @@ func (p *plans) Counts(ctx context.Context, namespace string, page repo.Page) (r
 	}
 	list, err := rules.CountList(namespace, page)
 	return listed(p.exec.read, list, err, func(by way) ([]db.PlanCountsRow, error) {
-		after := strings.SplitN(list.After, "\x00", 3)
 		return run(ctx, by, queries.PlanCounts, db.PlanCountsParams{
-			Namespace: namespace, AfterNamespace: after[0], AfterPhase: after[1], AfterState: after[2],
+			Namespace: namespace, AfterNamespace: list.After.Namespace, AfterPhase: string(list.After.Phase), AfterState: string(list.After.State),
 			MaxRows: int32(list.Limit + 1), Bound: limits.MaxPlanCount,
 		})
 	}, func(row db.PlanCountsRow) (repo.PlanCount, error) {
