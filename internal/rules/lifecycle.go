@@ -13,29 +13,6 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-var (
-	strategizeQueued     = repo.Stage{Phase: repo.PhaseStrategize, State: repo.PlanQueued}
-	strategizeProcessing = repo.Stage{Phase: repo.PhaseStrategize, State: repo.PlanProcessing}
-	strategizeComplete   = repo.Stage{Phase: repo.PhaseStrategize, State: repo.PlanComplete}
-	strategizeErrored    = repo.Stage{Phase: repo.PhaseStrategize, State: repo.PlanErrored}
-	strategizeCancelled  = repo.Stage{Phase: repo.PhaseStrategize, State: repo.PlanCancelled}
-	executeQueued        = repo.Stage{Phase: repo.PhaseExecute, State: repo.PlanQueued}
-	executeProcessing    = repo.Stage{Phase: repo.PhaseExecute, State: repo.PlanProcessing}
-	executeComplete      = repo.Stage{Phase: repo.PhaseExecute, State: repo.PlanComplete}
-	executeErrored       = repo.Stage{Phase: repo.PhaseExecute, State: repo.PlanErrored}
-	executeCancelled     = repo.Stage{Phase: repo.PhaseExecute, State: repo.PlanCancelled}
-	applyQueued          = repo.Stage{Phase: repo.PhaseApply, State: repo.PlanQueued}
-	applyProcessing      = repo.Stage{Phase: repo.PhaseApply, State: repo.PlanProcessing}
-	applyComplete        = repo.Stage{Phase: repo.PhaseApply, State: repo.PlanComplete}
-	applyErrored         = repo.Stage{Phase: repo.PhaseApply, State: repo.PlanErrored}
-	applyCancelled       = repo.Stage{Phase: repo.PhaseApply, State: repo.PlanCancelled}
-	applyApplied         = repo.Stage{Phase: repo.PhaseApply, State: repo.PlanApplied}
-	applyConstrained     = repo.Stage{Phase: repo.PhaseApply, State: repo.PlanConstrained}
-	// Of plans without the phases that follow.
-	strategizeApplied = repo.Stage{Phase: repo.PhaseStrategize, State: repo.PlanApplied}
-	executeApplied    = repo.Stage{Phase: repo.PhaseExecute, State: repo.PlanApplied}
-)
-
 var allPhases = []repo.Phase{repo.PhaseStrategize, repo.PhaseExecute, repo.PhaseApply}
 
 // phasesOf returns the phases of an action or a plan, of which none stands for all.
@@ -46,81 +23,39 @@ func phasesOf(phases []repo.Phase) []repo.Phase {
 	return phases
 }
 
-// lifecycle has every allowed transition of plans with all phases: all others are refused. Where a stage
-// leads to itself, the plan is already there and stays unchanged.
-var lifecycle = map[repo.Transition]map[repo.Stage]repo.Stage{
-	repo.TransitionStart: inEach(repo.PlanQueued, repo.PlanProcessing),
-	repo.TransitionComplete: {
-		strategizeProcessing: strategizeComplete,
-		executeProcessing:    executeComplete,
-		applyProcessing:      applyApplied,
-	},
-	repo.TransitionFail:      inEach(repo.PlanProcessing, repo.PlanErrored),
-	repo.TransitionExecute:   reach(strategizeComplete, executeQueued),
-	repo.TransitionApply:     reach(executeComplete, applyQueued),
-	repo.TransitionConstrain: {applyProcessing: applyConstrained},
-	repo.TransitionRevert: {
-		strategizeErrored: strategizeQueued,
-		executeQueued:     strategizeQueued,
-		executeProcessing: strategizeQueued,
-		executeComplete:   strategizeQueued,
-		executeErrored:    strategizeQueued,
-		executeCancelled:  strategizeQueued,
-		applyQueued:       strategizeQueued,
-		applyProcessing:   strategizeQueued,
-		applyComplete:     strategizeQueued,
-		applyErrored:      strategizeQueued,
-		applyCancelled:    strategizeQueued,
-		applyConstrained:  strategizeQueued,
-	},
-	repo.TransitionResume: inEach(repo.PlanErrored, repo.PlanQueued),
-	repo.TransitionCancel: {
-		strategizeQueued:     strategizeCancelled,
-		strategizeProcessing: strategizeCancelled,
-		strategizeComplete:   strategizeCancelled,
-		strategizeErrored:    strategizeCancelled,
-		executeQueued:        executeCancelled,
-		executeProcessing:    executeCancelled,
-		executeComplete:      executeCancelled,
-		executeErrored:       executeCancelled,
-		applyQueued:          applyCancelled,
-		applyProcessing:      applyCancelled,
-		applyComplete:        applyCancelled,
-		applyErrored:         applyCancelled,
-		applyConstrained:     applyCancelled,
-	},
-	repo.TransitionSnooze: inEach(repo.PlanProcessing, repo.PlanQueued),
+// lifecycle has the states that each transition leads from and to, within a phase. All others are refused. Next adds
+// what depends on the phase, and the transitions to the next one.
+var lifecycle = map[repo.Transition]struct {
+	from []repo.PlanState
+	to   repo.PlanState
+}{
+	repo.TransitionStart:     {[]repo.PlanState{repo.PlanQueued}, repo.PlanProcessing},
+	repo.TransitionComplete:  {[]repo.PlanState{repo.PlanProcessing}, repo.PlanComplete},
+	repo.TransitionFail:      {[]repo.PlanState{repo.PlanProcessing}, repo.PlanErrored},
+	repo.TransitionConstrain: {[]repo.PlanState{repo.PlanProcessing}, repo.PlanConstrained},
+	repo.TransitionRevert: {[]repo.PlanState{
+		repo.PlanQueued, repo.PlanProcessing, repo.PlanComplete, repo.PlanErrored, repo.PlanCancelled, repo.PlanConstrained,
+	}, repo.PlanQueued},
+	repo.TransitionResume: {[]repo.PlanState{repo.PlanErrored}, repo.PlanQueued},
+	repo.TransitionCancel: {[]repo.PlanState{
+		repo.PlanQueued, repo.PlanProcessing, repo.PlanComplete, repo.PlanErrored, repo.PlanConstrained,
+	}, repo.PlanCancelled},
+	repo.TransitionSnooze: {[]repo.PlanState{repo.PlanProcessing}, repo.PlanQueued},
 	// Only a claim makes it. After the last attempt the phase is errored instead: see
 	// Expired.
-	repo.TransitionExpire: inEach(repo.PlanProcessing, repo.PlanQueued),
+	repo.TransitionExpire: {[]repo.PlanState{repo.PlanProcessing}, repo.PlanQueued},
 }
 
-// inEach returns a transition from a state to another one of the same phase.
-func inEach(from, to repo.PlanState) map[repo.Stage]repo.Stage {
-	stages := map[repo.Stage]repo.Stage{}
+// Stages returns all stages, in order. Applied are plans without the phases that follow, too.
+func Stages() (stages []repo.Stage) {
 	for _, phase := range allPhases {
-		stages[repo.Stage{Phase: phase, State: from}] = repo.Stage{Phase: phase, State: to}
+		for _, state := range []repo.PlanState{
+			repo.PlanQueued, repo.PlanProcessing, repo.PlanComplete, repo.PlanErrored, repo.PlanCancelled, repo.PlanApplied,
+		} {
+			stages = append(stages, repo.Stage{Phase: phase, State: state})
+		}
 	}
-	return stages
-}
-
-// reach returns a transition that leaves a plan unchanged at the stage to and after
-// it.
-func reach(from, to repo.Stage) map[repo.Stage]repo.Stage {
-	stages := map[repo.Stage]repo.Stage{from: to}
-	for _, stage := range Stages()[slices.Index(Stages(), to):] {
-		stages[stage] = stage
-	}
-	return stages
-}
-
-// Stages returns all stages, in order.
-func Stages() []repo.Stage {
-	return []repo.Stage{
-		strategizeQueued, strategizeProcessing, strategizeComplete, strategizeErrored, strategizeCancelled, strategizeApplied,
-		executeQueued, executeProcessing, executeComplete, executeErrored, executeCancelled, executeApplied,
-		applyQueued, applyProcessing, applyComplete, applyErrored, applyCancelled, applyApplied, applyConstrained,
-	}
+	return append(stages, repo.Stage{Phase: repo.PhaseApply, State: repo.PlanConstrained})
 }
 
 // Transitions returns all transitions that Plans.Transition makes.
@@ -132,49 +67,51 @@ func Transitions() []repo.Transition {
 	}
 }
 
-// To returns the stage that the transition leads a plan with all phases to. It is from itself if the plan
+// To is Next for a plan with all phases.
+func To(transition repo.Transition, from repo.Stage) (to repo.Stage, allowed bool) {
+	return Next(repo.Plan{Stage: from}, transition)
+}
+
+// Next returns the stage that the transition leads a plan to. It is the plan's own if the plan
 // is already there or past it, and stays unchanged. allowed is false if the
 // transition is refused.
-func To(transition repo.Transition, from repo.Stage) (to repo.Stage, allowed bool) {
-	to, allowed = lifecycle[transition][from]
-	return to, allowed
-}
-
-// Next is To for a plan that may have some of the phases only.
 func Next(p repo.Plan, transition repo.Transition) (to repo.Stage, allowed bool) {
-	to, allowed = To(transition, p.Stage)
-	if len(p.Phases) == 0 {
-		return to, allowed
-	}
-	at := slices.Index(p.Phases, p.Phase)
+	phases := phasesOf(p.Phases)
+	at := slices.Index(phases, p.Phase)
+	move := lifecycle[transition]
+	to, allowed = repo.Stage{Phase: p.Phase, State: move.to}, slices.Contains(move.from, p.State)
 	switch transition {
 	case repo.TransitionExecute:
-		return enter(p, at, repo.PhaseExecute)
+		return enter(p, slices.Index(phases, repo.PhaseExecute), at)
 	case repo.TransitionApply:
-		return enter(p, at, repo.PhaseApply)
+		return enter(p, slices.Index(phases, repo.PhaseApply), at)
 	case repo.TransitionComplete:
-		if allowed && at == len(p.Phases)-1 {
+		if at == len(phases)-1 {
 			to.State = repo.PlanApplied
 		}
+	case repo.TransitionConstrain:
+		allowed = allowed && p.Phase == repo.PhaseApply
 	case repo.TransitionRevert:
-		if at == 0 && p.State != repo.PlanErrored || !allowed {
-			return repo.Stage{}, false
-		}
-		to.Phase = p.Phases[0]
+		to.Phase = phases[0]
+		allowed = allowed && (at > 0 || p.State == repo.PlanErrored)
 	}
-	return to, allowed
+	if !allowed {
+		return repo.Stage{}, false
+	}
+	return to, true
 }
 
-// enter leads a plan from the phase before to a phase. at is the place of the one that it is in.
-func enter(p repo.Plan, at int, phase repo.Phase) (to repo.Stage, allowed bool) {
-	place := slices.Index(p.Phases, phase)
+// enter leads a plan to the phase at a place, from the phase before. at is the place of the one that it is in.
+func enter(p repo.Plan, place, at int) (to repo.Stage, allowed bool) {
 	switch {
 	case place < 0:
 		return to, false
 	case at >= place:
 		return p.Stage, true
+	case at < place-1 || p.State != repo.PlanComplete:
+		return to, false
 	}
-	return repo.Stage{Phase: phase, State: repo.PlanQueued}, at == place-1 && p.State == repo.PlanComplete
+	return repo.Stage{Phase: phasesOf(p.Phases)[place], State: repo.PlanQueued}, true
 }
 
 // IsThere reports whether a plan is already where the transition leads to, or past it, so
@@ -209,12 +146,11 @@ func NormalizeCause(c repo.Cause, transition repo.Transition) (repo.Cause, error
 
 // queues reports whether the transition may lead to a queued plan.
 func queues(transition repo.Transition) bool {
-	for _, to := range lifecycle[transition] {
-		if to.State == repo.PlanQueued {
-			return true
-		}
+	switch transition {
+	case repo.TransitionExecute, repo.TransitionApply, repo.TransitionFail:
+		return true
 	}
-	return transition == repo.TransitionFail
+	return lifecycle[transition].to == repo.PlanQueued
 }
 
 // DelayOf returns how long a plan that was moved is not due. The pauses after failures are

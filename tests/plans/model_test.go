@@ -26,7 +26,7 @@ type model struct {
 	events     []repo.PlanEvent // without the database's fields
 }
 
-// to implements the lifecycle as rules; package rules has it as a table.
+// to implements the lifecycle again, with no table of states.
 func (m *model) to(transition repo.Transition) (to repo.Stage, allowed bool) {
 	at := m.Stage
 	in := func(state repo.PlanState) repo.Stage { return repo.Stage{Phase: at.Phase, State: state} }
