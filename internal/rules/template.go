@@ -1,7 +1,9 @@
 package rules
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"strings"
 	"text/template"
 	"text/template/parse"
@@ -36,18 +38,14 @@ func Render(d repo.ActionDefinition, values []repo.ArgumentValue) (string, error
 		return "", err
 	}
 	data := make(map[string]any, len(d.Arguments))
-	for i := range d.Arguments {
-		data[d.Arguments[i].Name] = (*argument)(&d.Arguments[i]).zero()
-	}
-	for _, given := range values {
-		for i := range d.Arguments {
-			if d.Arguments[i].Name == given.Name {
-				value, err := (*argument)(&d.Arguments[i]).read(given.Value)
-				if err != nil {
-					return "", err
-				}
-				data[given.Name] = value
-			}
+	for _, a := range d.Arguments {
+		data[a.Name] = zeros[a.Type]
+		at := slices.IndexFunc(values, func(given repo.ArgumentValue) bool { return given.Name == a.Name })
+		if at < 0 {
+			continue
+		}
+		if data[a.Name], err = (*argument)(&a).read(values[at].Value); err != nil {
+			return "", err
 		}
 	}
 	steps := int64(0)
@@ -81,19 +79,9 @@ func checkTemplate(d repo.ActionDefinition) error {
 	return err
 }
 
-func (a *argument) zero() any {
-	switch a.Type {
-	case repo.ArgumentInteger:
-		return int64(0)
-	case repo.ArgumentFloat:
-		return float64(0)
-	case repo.ArgumentBoolean:
-		return false
-	case repo.ArgumentList:
-		return []any{}
-	default:
-		return ""
-	}
+// zeros are what arguments without a value are.
+var zeros = map[repo.ArgumentType]any{
+	repo.ArgumentString: "", repo.ArgumentInteger: int64(0), repo.ArgumentFloat: float64(0), repo.ArgumentBoolean: false, repo.ArgumentList: []any{},
 }
 
 var errRenderedTooLong = errors.New("rendered too long")
@@ -124,19 +112,20 @@ func templateOf(d repo.ActionDefinition) (*template.Template, []loop, error) {
 	for _, argument := range d.Arguments {
 		c.arguments[argument.Name] = argument.Type
 	}
-	if reason := c.list(t.Root); reason != "" {
-		return nil, nil, invalid("definition_of_done", "%s", reason)
+	if c.list(t.Root); c.fault != "" {
+		return nil, nil, invalid("definition_of_done", "%s", c.fault)
 	}
 	return t, c.loops, nil
 }
 
-// templateCheck walks a template. Its methods return a phrase that says what is not
-// allowed, or an empty one.
+// templateCheck walks a template.
 type templateCheck struct {
 	arguments map[string]repo.ArgumentType
 	inRange   bool
 	parts     int // in the bodies of all loops so far
 	loops     []loop
+	// fault is a phrase that says what is not allowed, or empty.
+	fault string
 }
 
 // loop is a loop over a list argument.
@@ -145,120 +134,84 @@ type loop struct {
 	parts int
 }
 
-func (c *templateCheck) list(list *parse.ListNode) string {
-	if list == nil {
-		return ""
+// refuse notes what is not allowed, if it is the first.
+func (c *templateCheck) refuse(is bool, fault string) {
+	if is {
+		c.fault = cmp.Or(c.fault, fault)
 	}
-	for _, node := range list.Nodes {
-		if reason := c.node(node); reason != "" {
-			return reason
+}
+
+func (c *templateCheck) list(list *parse.ListNode) {
+	if list != nil {
+		c.walk(list.Nodes)
+	}
+}
+
+func (c *templateCheck) pipe(pipe *parse.PipeNode) {
+	c.refuse(len(pipe.Decl) > 0, "declares variables")
+	for _, command := range pipe.Cmds {
+		c.walk(command.Args)
+	}
+}
+
+// walk checks nodes, each of which is a part of a loop's body if it is in one.
+func (c *templateCheck) walk(nodes []parse.Node) {
+	for _, node := range nodes {
+		if c.inRange {
+			c.parts++
+		}
+		switch node := node.(type) {
+		case *parse.TextNode, *parse.CommentNode, *parse.DotNode, *parse.StringNode, *parse.NumberNode, *parse.BoolNode:
+		case *parse.ActionNode:
+			c.pipe(node.Pipe)
+		case *parse.PipeNode:
+			c.pipe(node)
+		case *parse.IfNode:
+			c.pipe(node.Pipe)
+			c.list(node.List)
+			c.list(node.ElseList)
+		case *parse.RangeNode:
+			c.loop(node)
+		case *parse.IdentifierNode:
+			c.refuse(!templateFunctions[node.Ident], "calls a function that is not allowed")
+		case *parse.FieldNode:
+			c.names(node.Ident, c.inRange)
+		case *parse.VariableNode: // $ is the arguments, from within a loop
+			c.names(node.Ident[1:], node.Ident[0] != "$")
+		default:
+			c.refuse(true, "uses template features other than fields, if, range and comparisons")
 		}
 	}
-	return ""
 }
 
-func (c *templateCheck) node(node parse.Node) string {
-	c.count()
-	switch node := node.(type) {
-	case *parse.TextNode, *parse.CommentNode:
-		return ""
-	case *parse.ActionNode:
-		return c.pipe(node.Pipe)
-	case *parse.IfNode:
-		return c.branch(&node.BranchNode)
-	case *parse.RangeNode:
-		return c.loop(node)
-	default:
-		return "uses template features other than fields, if, range and comparisons"
-	}
-}
-
-// count counts a part of a loop's body.
-func (c *templateCheck) count() {
-	if c.inRange {
-		c.parts++
-	}
-}
-
-func (c *templateCheck) branch(node *parse.BranchNode) string {
-	for _, reason := range []string{c.pipe(node.Pipe), c.list(node.List), c.list(node.ElseList)} {
-		if reason != "" {
-			return reason
-		}
-	}
-	return ""
+// names allows the name of an argument, unless it would be that of something else.
+func (c *templateCheck) names(parts []string, other bool) {
+	c.refuse(other || len(parts) != 1 || c.arguments[parts[0]] == "", "names something that is not an argument")
 }
 
 // loop allows a range only over a list argument: a range over a number would take as
 // many steps as the number is large.
-func (c *templateCheck) loop(node *parse.RangeNode) string {
-	if c.inRange {
-		return "has a nested loop"
-	}
+func (c *templateCheck) loop(node *parse.RangeNode) {
 	commands := node.Pipe.Cmds
-	if len(node.Pipe.Decl) > 0 || len(commands) != 1 || len(commands[0].Args) != 1 {
-		return "has a loop over something other than a single argument"
+	c.refuse(c.inRange, "has a nested loop")
+	c.refuse(len(node.Pipe.Decl) > 0 || len(commands) != 1 || len(commands[0].Args) != 1, "has a loop over something other than a single argument")
+	if c.fault != "" {
+		return
 	}
 	field, ok := commands[0].Args[0].(*parse.FieldNode)
 	if !ok || len(field.Ident) != 1 || c.arguments[field.Ident[0]] != repo.ArgumentList {
-		return "has a loop over something that is not a list argument"
+		c.refuse(true, "has a loop over something that is not a list argument")
+		return
 	}
 	before := c.parts
 	c.inRange = true
-	reason := c.list(node.List)
+	c.list(node.List)
 	c.inRange = false
 	c.loops = append(c.loops, loop{list: field.Ident[0], parts: 1 + c.parts - before})
-	if reason != "" {
-		return reason
-	}
-	return c.list(node.ElseList)
+	c.list(node.ElseList)
 }
 
 var templateFunctions = map[string]bool{
 	"eq": true, "ne": true, "lt": true, "le": true, "gt": true, "ge": true,
 	"and": true, "or": true, "not": true, "len": true,
-}
-
-func (c *templateCheck) pipe(pipe *parse.PipeNode) string {
-	if len(pipe.Decl) > 0 {
-		return "declares variables"
-	}
-	for _, command := range pipe.Cmds {
-		for _, arg := range command.Args {
-			if reason := c.argument(arg); reason != "" {
-				return reason
-			}
-		}
-	}
-	return ""
-}
-
-func (c *templateCheck) argument(node parse.Node) string {
-	c.count()
-	switch node := node.(type) {
-	case *parse.DotNode, *parse.StringNode, *parse.NumberNode, *parse.BoolNode:
-		return ""
-	case *parse.PipeNode:
-		return c.pipe(node)
-	case *parse.IdentifierNode:
-		if !templateFunctions[node.Ident] {
-			return "calls a function that is not allowed"
-		}
-		return ""
-	case *parse.FieldNode:
-		if _, known := c.arguments[node.Ident[0]]; !known || len(node.Ident) != 1 || c.inRange {
-			return "names something that is not an argument"
-		}
-		return ""
-	case *parse.VariableNode:
-		// $ is the arguments, from within a loop.
-		if len(node.Ident) == 2 && node.Ident[0] == "$" {
-			if _, known := c.arguments[node.Ident[1]]; known {
-				return ""
-			}
-		}
-		return "names something that is not an argument"
-	default:
-		return "uses template features other than fields, if, range and comparisons"
-	}
 }
