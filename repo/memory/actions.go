@@ -22,21 +22,21 @@ func (a actions) Create(ctx context.Context, given repo.NewAction) (repo.Action,
 			if err := rules.ActionConflict(given, definition, *stored); err != nil {
 				return repo.Action{}, err
 			}
-			return copyAction(stored), nil
+			return copyOf(stored), nil
 		}
 		now := t.now()
 		created := &repo.Action{
-			Name: name, Version: 1, ActionDefinition: copyDefinition(definition),
+			Name: name, Version: 1, ActionDefinition: definition,
 			CreatedBy: given.CreatedBy, CreatedAt: now, UpdatedAt: now,
 		}
 		t.actions.put(name.String(), created)
-		return copyAction(created), nil
+		return copyOf(created), nil
 	})
 }
 
 func (a actions) Get(ctx context.Context, name string) (repo.Action, error) {
 	parsed, err := rules.ParseAction(a.options.view, name)
-	return runOn(ctx, unless(err, a.read), (*tables).action, parsed, func(_ *tables, stored *repo.Action) (repo.Action, error) { return copyAction(stored), nil })
+	return runOn(ctx, unless(err, a.read), (*tables).action, parsed, func(_ *tables, stored *repo.Action) (repo.Action, error) { return copyOf(stored), nil })
 }
 
 func (a actions) List(ctx context.Context, filter repo.ActionFilter, page repo.Page) (repo.List[repo.Action], error) {
@@ -50,7 +50,7 @@ func (a actions) List(ctx context.Context, filter repo.ActionFilter, page repo.P
 				(!list.Filter.Available || !stored.Archived) && (!list.Filter.Archived || stored.Archived) &&
 				(list.Filter.Tag == "" || slices.Contains(stored.Tags, list.Filter.Tag)) && stored.Name.String() > list.After
 		})
-		return pageOf(list, found, func(a, b *repo.Action) int { return strings.Compare(a.Name.String(), b.Name.String()) }, copyAction)
+		return pageOf(list, found, func(a, b *repo.Action) int { return strings.Compare(a.Name.String(), b.Name.String()) }, copyOf)
 	})
 }
 
@@ -61,7 +61,7 @@ func (a actions) Update(ctx context.Context, name string, version int64, definit
 			return repo.Action{}, &repo.VersionConflictError{Kind: "action", Name: parsed.String(), Expected: version, Actual: stored.Version}
 		}
 		changed := *stored
-		changed.ActionDefinition = copyDefinition(definition)
+		changed.ActionDefinition = definition
 		return t.putNext(changed, t.now()), nil
 	})
 }
@@ -70,7 +70,7 @@ func (a actions) Archive(ctx context.Context, name string) (repo.Action, error) 
 	parsed, err := rules.ParseAction(a.options.view, name)
 	return runOn(ctx, unless(err, a.write), (*tables).action, parsed, func(t *tables, stored *repo.Action) (repo.Action, error) {
 		if stored.Archived {
-			return copyAction(stored), nil
+			return copyOf(stored), nil
 		}
 		return t.archive(*stored, t.now()), nil
 	})
@@ -86,7 +86,7 @@ func (t *tables) putNext(action repo.Action, now time.Time) repo.Action {
 	action.Version++
 	action.UpdatedAt = now
 	t.actions.put(action.Name.String(), &action)
-	return copyAction(&action)
+	return copyOf(&action)
 }
 
 func (a actions) Delete(ctx context.Context, name string) error {

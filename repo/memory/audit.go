@@ -100,7 +100,7 @@ func (a audit) Entry(ctx context.Context, id repo.ID) (repo.AuditEntry, error) {
 		if found == nil || !rules.IsInView(a.options.view, found.Namespace) {
 			return repo.AuditEntry{}, &repo.NotFoundError{Kind: "audit entry", ID: id}
 		}
-		return copyEntry(found), nil
+		return copyOf(&found.AuditEntry), nil
 	})
 }
 
@@ -116,7 +116,7 @@ func (a audit) List(ctx context.Context, filter repo.AuditFilter, page repo.Page
 	after := &auditlog.Entry{AuditEntry: repo.AuditEntry{OccurredAt: list.After.CreatedAt, ID: list.After.ID}}
 	return run(ctx, unless(err, a.read), func(t *tables) (repo.List[repo.AuditEntry], error) {
 		found := slices.DeleteFunc(t.selected(list.Filter), func(e *auditlog.Entry) bool { return compare(e, after) <= 0 })
-		return pageOf(list, found, compare, copyEntry)
+		return pageOf(list, found, compare, func(e *auditlog.Entry) repo.AuditEntry { return copyOf(&e.AuditEntry) })
 	})
 }
 

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -63,7 +62,7 @@ func (a auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unseal
 			log.leaves = append(log.leaves, leaf)
 		}
 		log.hashes = append(log.hashes, seal.Hashes...)
-		log.checkpoint = copyCheckpoint(seal.Checkpoint)
+		log.checkpoint = copyOf(&seal.Checkpoint)
 		log.checkpoint.CreatedAt = t.now()
 		t.unsealed = slices.Clone(t.unsealed[len(unsealed.Entries):])
 		return len(unsealed.Entries), nil
@@ -117,15 +116,10 @@ func (a auditStore) Hashes(ctx context.Context, indexes []int64) ([][32]byte, er
 
 // entry returns a copy of an entry, or nil.
 func (t *tables) entry(id repo.ID) *auditlog.Entry {
-	entry := rules.ClonePointer(t.entries.get(id))
-	if entry != nil {
-		entry.AuditEntry = copyEntry(entry)
-		entry.Salts = slices.Clone(entry.Salts)
-		for i, salt := range entry.Salts {
-			entry.Salts[i] = bytes.Clone(salt)
-		}
+	if entry := t.entries.get(id); entry != nil {
+		return new(copyOf(entry))
 	}
-	return entry
+	return nil
 }
 
 // leaf returns the leaf at a place, with its entry.
@@ -162,7 +156,7 @@ func (a auditStore) Checkpoint(ctx context.Context) (auditlog.Checkpoint, error)
 		if t.log.checkpoint.Size == 0 {
 			return auditlog.Checkpoint{}, &repo.NotFoundError{Kind: "audit checkpoint"}
 		}
-		return copyCheckpoint(t.log.checkpoint), nil
+		return copyOf(&t.log.checkpoint), nil
 	})
 }
 

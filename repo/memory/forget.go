@@ -91,7 +91,7 @@ func (f *forgetter) forgetActions(name string) {
 		if !f.in(a.Name.Namespace) {
 			continue
 		}
-		changed, forgotten := copyAction(a), false
+		changed, forgotten := *a, false
 		for _, actor := range []*string{
 			&changed.CreatedBy, &changed.StrategyActor, &changed.ExecutionActor, &changed.ReviewActor, &changed.ApplyActor,
 			&changed.EstimationActor, &changed.InvariantActor,
@@ -140,7 +140,7 @@ func (f *forgetter) forgetEntries() {
 }
 
 func (f *forgetter) forgetPlan(r *planRow, name string) {
-	changed := &planRow{Plan: copyPlan(r.Plan), events: slices.Clone(r.events), fence: r.fence}
+	changed := &planRow{Plan: r.Plan, events: slices.Clone(r.events), fence: r.fence}
 	busy := rules.IsOpen(r.Plan)
 	made := slices.ContainsFunc(r.events, func(e repo.PlanEvent) bool { return e.Actor == name && e.Transition == repo.TransitionUse })
 	used := made && !busy

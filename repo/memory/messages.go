@@ -114,13 +114,13 @@ func (s sessions) some(ctx context.Context, wrong error, sessionID repo.ID, choo
 	return copiesOf(sessionID, found), nil
 }
 
-// streamChunk is how many messages a stream takes under one lock. It copies
-// each when it yields it.
+// streamChunk is how many messages a stream takes under one lock.
 const streamChunk = 256
 
 func (s sessions) Messages(ctx context.Context, sessionID repo.ID, first int64) iter.Seq2[repo.Message, error] {
 	return func(yield func(repo.Message, error) bool) {
-		for next := first; ; {
+		next := first
+		follow(ctx, s.handle, yield, func() (found followed[repo.Message], err error) {
 			chunk, err := runOn(ctx, unless(rules.CheckSequence("from", first), s.read), s.session, sessionID, func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
 				all := r.transcript()
 				rest := from(all, next)
@@ -129,19 +129,11 @@ func (s sessions) Messages(ctx context.Context, sessionID repo.ID, first int64) 
 				}
 				return slices.Clone(rest[:min(streamChunk, len(rest))]), nil
 			})
-			if err != nil {
-				yield(repo.Message{}, err)
-				return
+			if len(chunk) > 0 {
+				next = chunk[len(chunk)-1].Sequence + 1
 			}
-			for _, m := range chunk {
-				if !yield(copiesOf(sessionID, []*repo.Message{m})[0], nil) {
-					return
-				}
-				next = m.Sequence + 1
-			}
-			if len(chunk) < streamChunk {
-				return
-			}
-		}
+			found.items, found.ended = copiesOf(sessionID, chunk), len(chunk) < streamChunk
+			return found, err
+		})
 	}
 }

@@ -52,7 +52,7 @@ func (t *tables) movePlan(r *planRow, moved repo.Plan, transition repo.Transitio
 		Actor: cause.Actor, Reason: cause.Reason, CreatedAt: moved.UpdatedAt,
 	}
 	// Clipped, so that the append copies: others read the old ones.
-	t.putPlan(&planRow{Plan: copyPlan(moved), events: append(slices.Clip(r.events), event), fence: r.fence})
+	t.putPlan(&planRow{Plan: moved, events: append(slices.Clip(r.events), event), fence: r.fence})
 	t.recordEvent(moved.UpdatedAt, repo.AuditEntry{
 		Type: rules.Event(transition, moved.Stage), Namespace: moved.Namespace, Actor: cause.Actor, PlanID: moved.ID,
 		Details: rules.Details(transition, r.Stage, moved.Stage, moved.Version),

@@ -85,7 +85,7 @@ func (t *tables) insertPlan(plan repo.Plan, action repo.Action, use repo.UseActi
 	plan.CreatedAt = t.now()
 	plan.UpdatedAt = plan.CreatedAt
 	plan.Deadline = rules.DeadlineOf(plan, action.MaxAge)
-	r := &planRow{Plan: copyPlan(plan), events: []repo.PlanEvent{{
+	r := &planRow{Plan: plan, events: []repo.PlanEvent{{
 		PlanID: plan.ID, Version: 1, Transition: repo.TransitionUse, To: plan.Stage, Actor: use.Actor, CreatedAt: plan.CreatedAt,
 	}}}
 	t.putPlan(r)

@@ -23,7 +23,7 @@ type planRow struct {
 }
 
 // planOf is the plan as a caller gets it.
-func planOf(r *planRow) repo.Plan { return copyPlan(r.Plan) }
+func planOf(r *planRow) repo.Plan { return copyOf(&r.Plan) }
 
 func (p plans) Get(ctx context.Context, id repo.ID) (repo.Plan, error) {
 	return runOn(ctx, p.read, p.plan, id, func(_ *tables, r *planRow) (repo.Plan, error) { return planOf(r), nil })

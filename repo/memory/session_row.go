@@ -63,7 +63,7 @@ func (r *sessionRow) sessionKey() repo.SessionKey {
 
 // snapshot returns a session in the form that callers get, without plans of other namespaces, which the whole store may have linked.
 func (s sessions) snapshot(t *tables, r *sessionRow) repo.Session {
-	session := copySession(r.Session)
+	session := copyOf(&r.Session)
 	session.Plans = s.linkedPlans(t, r)
 	session.MessageCount = r.next()
 	return session

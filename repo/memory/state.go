@@ -26,7 +26,7 @@ func (s state) Get(ctx context.Context, scope repo.Scope, key string) (repo.Stat
 		if stored == nil {
 			return repo.StateValue{}, &repo.NotFoundError{Kind: "state", Scope: scope, Name: key}
 		}
-		return copyStateValue(stored), nil
+		return copyOf(stored), nil
 	})
 }
 
@@ -49,7 +49,7 @@ func (h *handle) readScopes(t *tables, scopes []repo.Scope) ([]repo.ScopeState, 
 		for _, stored := range r.from("", "") {
 			keys++
 			size += len(stored.Key) + len(stored.Value)
-			states[i].Values = append(states[i].Values, copyStateValue(stored))
+			states[i].Values = append(states[i].Values, copyOf(stored))
 		}
 	}
 	if keys > limits.MaxStateReadKeys || size > limits.MaxStateBytes {
@@ -65,7 +65,7 @@ func (s state) List(ctx context.Context, scope repo.Scope, prefix string, page r
 		if err != nil || r.version == 0 {
 			return repo.StatePage{}, err
 		}
-		values, err := pageOf(list, r.from(prefix, list.After), compareKeys, copyStateValue)
+		values, err := pageOf(list, r.from(prefix, list.After), compareKeys, copyOf)
 		return repo.StatePage{Version: r.version, Values: values.Items, Next: values.Next}, err
 	})
 }

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 
@@ -32,12 +31,6 @@ func (r *scopeRow) from(prefix, after string) []*repo.StateValue {
 }
 
 func compareKeys(a, b *repo.StateValue) int { return strings.Compare(a.Key, b.Key) }
-
-func copyStateValue(v *repo.StateValue) repo.StateValue {
-	copied := *v
-	copied.Value = bytes.Clone(v.Value)
-	return copied
-}
 
 // scope returns a scope that a caller names: see scopeOf. Error: repo.NotFoundError, for a
 // session.
