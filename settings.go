@@ -21,11 +21,7 @@ func checkSettings(ctx context.Context, pool *pgxpool.Pool, in string) error {
 		if err := pgsettings.Ask(ctx, conn); err != nil || in == "" {
 			return err
 		}
-		place, err := pgsettings.ReadPlace(conn.QueryRow(ctx, pgsettings.PlaceSQL, pgx.QueryExecModeSimpleProtocol))
-		if err != nil {
-			return err
-		}
-		return place.CheckSchema(in)
+		return pgsettings.CheckPlace(conn.QueryRow(ctx, pgsettings.PlaceSQL, pgx.QueryExecModeSimpleProtocol), in)
 	})
 }
 

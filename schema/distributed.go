@@ -3,6 +3,7 @@ package schema
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -69,17 +70,11 @@ func (m *Migrator) Node(ctx context.Context) (node string, err error) {
 		if err := tx.QueryRowContext(ctx, hasCitusSQL).Scan(&has); err != nil || !has {
 			return located(err)
 		}
-		rows, err := tx.QueryContext(ctx, nodeSQL)
-		if err != nil {
-			return located(err)
+		err := tx.QueryRowContext(ctx, nodeSQL).Scan(&node)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
 		}
-		defer rows.Close()
-		for rows.Next() {
-			if err := rows.Scan(&node); err != nil {
-				return located(err)
-			}
-		}
-		return located(rows.Err())
+		return located(err)
 	})
 	return node, err
 }

@@ -177,10 +177,7 @@ func pollInterval(waited time.Duration) time.Duration {
 
 func (l *locker) lockedError(ctx context.Context, conn *sql.Conn, waited time.Duration) error {
 	failure := &LockedError{Waited: waited}
-	err := conn.QueryRowContext(ctx, lockHolderSQL, l.id).Scan(&failure.HolderPID, &failure.Holder)
-	if err != nil {
-		return &LockedError{Waited: waited}
-	}
+	_ = conn.QueryRowContext(ctx, lockHolderSQL, l.id).Scan(&failure.HolderPID, &failure.Holder) // if it is known
 	return failure
 }
 

@@ -55,8 +55,8 @@ func checkTarget(migrations []Migration, target Target) error {
 // allow it. Those are never reverted: only their own binary knows how.
 func checkKnown(migrations []Migration, applied []appliedVersion, direction Direction) error {
 	latest := latestOf(migrations)
-	if len(applied) > 0 && applied[0].version > latest {
-		ahead := &AheadError{Have: applied[0].version, Want: latest, Oldest: oldestLibrary(applied)}
+	if len(applied) > 0 && applied[0].Version > latest {
+		ahead := &AheadError{Have: applied[0].Version, Want: latest, Oldest: oldestLibrary(applied)}
 		if ahead.Oldest > latest {
 			return ahead
 		}
@@ -66,8 +66,8 @@ func checkKnown(migrations []Migration, applied []appliedVersion, direction Dire
 		}
 	}
 	for _, row := range applied {
-		if row.version < latest && !slices.ContainsFunc(migrations, func(m Migration) bool { return m.Version == row.version }) {
-			return &UnknownVersionError{Version: row.version, Applied: true}
+		if row.Version < latest && !slices.ContainsFunc(migrations, func(m Migration) bool { return m.Version == row.Version }) {
+			return &UnknownVersionError{Version: row.Version, Applied: true}
 		}
 	}
 	return nil
@@ -77,7 +77,7 @@ func checkKnown(migrations []Migration, applied []appliedVersion, direction Dire
 // later version cannot lower what an earlier one requires.
 func oldestLibrary(applied []appliedVersion) (oldest int64) {
 	for _, row := range applied {
-		oldest = max(oldest, row.oldestLibrary)
+		oldest = max(oldest, row.OldestLibrary)
 	}
 	return oldest
 }
@@ -91,7 +91,7 @@ func validate(migrations []Migration, applied []appliedVersion) error {
 	}
 	behind := &BehindError{Want: latestOf(migrations)}
 	if len(applied) > 0 {
-		behind.Have = applied[0].version
+		behind.Have = applied[0].Version
 	}
 	return behind
 }
@@ -103,8 +103,8 @@ func checkGap(migrations []Migration, applied []appliedVersion) error {
 	}
 	have := isApplied(applied)
 	for _, migration := range migrations {
-		if migration.Version < applied[0].version && !have[migration.Version] {
-			return &GapError{Missing: migration.Version, Have: applied[0].version}
+		if migration.Version < applied[0].Version && !have[migration.Version] {
+			return &GapError{Missing: migration.Version, Have: applied[0].Version}
 		}
 	}
 	return nil
@@ -113,7 +113,7 @@ func checkGap(migrations []Migration, applied []appliedVersion) error {
 func isApplied(applied []appliedVersion) map[int64]bool {
 	have := make(map[int64]bool, len(applied))
 	for _, row := range applied {
-		have[row.version] = true
+		have[row.Version] = true
 	}
 	return have
 }

@@ -72,7 +72,7 @@ func TestPlanOfADatabaseThatIsAhead(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			applied := rows(test.applied)
-			applied[0].oldestLibrary = test.oldest
+			applied[0].OldestLibrary = test.oldest
 			steps, err := plan(threeMigrations, applied, test.target)
 			if !reflect.DeepEqual(err, test.err) || len(steps) != 0 {
 				t.Errorf("%v, error %v, want %v", steps, err, test.err)
@@ -81,7 +81,7 @@ func TestPlanOfADatabaseThatIsAhead(t *testing.T) {
 	}
 	// Version 3 requires library 3; version 4 cannot lower that.
 	applied := rows([]int64{1, 2, 3, 4})
-	applied[0].oldestLibrary = 2
+	applied[0].OldestLibrary = 2
 	if _, err := plan(threeMigrations[:2], applied, TargetLatest()); !reflect.DeepEqual(err, error(&AheadError{Have: 4, Want: 2, Oldest: 3})) {
 		t.Errorf("got %v", err)
 	}
@@ -120,7 +120,7 @@ var (
 func rows(versions []int64) []appliedVersion {
 	var applied []appliedVersion
 	for _, version := range slices.Backward(versions) {
-		applied = append(applied, appliedVersion{version: version, oldestLibrary: version})
+		applied = append(applied, appliedVersion{Version: version, OldestLibrary: version})
 	}
 	return applied
 }

@@ -71,11 +71,7 @@ func (m *Migrator) makeSchema(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return fmt.Errorf("schema: make the schema %q: %w", m.options.Schema, cause(ctx, err))
 	}
-	place, err := pgsettings.ReadPlace(db.QueryRowContext(ctx, pgsettings.PlaceSQL))
-	if err == nil {
-		err = place.Check()
-	}
-	if err != nil {
+	if err := pgsettings.CheckPlace(db.QueryRowContext(ctx, pgsettings.PlaceSQL), ""); err != nil {
 		return fmt.Errorf("schema: %w", err)
 	}
 	return nil

@@ -42,7 +42,7 @@ func (m *Migrator) Status(ctx context.Context) (list []Status, err error) {
 		return nil, err
 	}
 	for _, row := range applied {
-		list = append(list, Status{Version: row.version, State: StateUnknown, AppliedAt: row.appliedAt, OldestLibrary: row.oldestLibrary})
+		list = append(list, Status{Version: row.Version, State: StateUnknown, AppliedAt: row.AppliedAt, OldestLibrary: row.OldestLibrary})
 	}
 	for _, m := range m.migrations {
 		i := slices.IndexFunc(list, func(s Status) bool { return s.Version == m.Version })
@@ -63,7 +63,7 @@ func (m *Migrator) Version(ctx context.Context) (version int64, err error) {
 	if err != nil || len(applied) == 0 {
 		return 0, err
 	}
-	return applied[0].version, nil
+	return applied[0].Version, nil
 }
 
 // Validate returns nil if the binary works on the database: it has the binary's
@@ -101,13 +101,9 @@ func (m *Migrator) applied(ctx context.Context) (applied []appliedVersion, err e
 // that Options.Schema names, if any.
 func (m *Migrator) readVersions(ctx context.Context, tx *sql.Tx) ([]appliedVersion, error) {
 	if m.options.Schema != "" {
-		place, err := pgsettings.ReadPlace(tx.QueryRowContext(ctx, pgsettings.PlaceSQL))
-		if err == nil {
-			err = place.CheckSchema(m.options.Schema)
-		}
-		if err != nil {
+		if err := pgsettings.CheckPlace(tx.QueryRowContext(ctx, pgsettings.PlaceSQL), m.options.Schema); err != nil {
 			return nil, fmt.Errorf("schema: %w", err)
 		}
 	}
-	return readVersions(ctx, tx)
+	return readVersions(func(query string) scanner { return tx.QueryRowContext(ctx, query) })
 }

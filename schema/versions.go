@@ -3,6 +3,7 @@ package schema
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -29,10 +30,7 @@ CREATE TABLE agentstore_migrations (
 	getVersionSQL         = `SELECT applied_at FROM agentstore_migrations WHERE version = $1`
 	deleteVersionSQL      = `DELETE FROM agentstore_migrations WHERE version = $1`
 	// The largest of the declared values counts, so that a later version cannot lower what an earlier one requires.
-	listVersionsSQL = `SELECT version, applied_at, oldest_library FROM agentstore_migrations ORDER BY version DESC`
-	allVersionsSQL  = `
-SELECT coalesce(array_agg(version ORDER BY version DESC), '{}'), coalesce(array_agg(oldest_library ORDER BY version DESC), '{}')
-FROM agentstore_migrations`
+	listVersionsSQL  = `SELECT coalesce(json_agg(m ORDER BY version DESC), '[]') FROM agentstore_migrations m`
 	insertVersionSQL = `INSERT INTO agentstore_migrations (version, oldest_library) VALUES ($1, $2)`
 
 	holdsLockSQL = `
@@ -55,62 +53,39 @@ type Querier interface {
 // in it can fail because a table is missing.
 func Check(ctx context.Context, querier Querier) (err error) {
 	defer func() { err = withSentinel(ctx, err) }()
-	var exists bool
-	if err := querier.QueryRow(ctx, versionTableExistsSQL).Scan(&exists); err != nil {
-		return fmt.Errorf("schema: read version: %w", err)
+	applied, err := readVersions(func(query string) scanner { return querier.QueryRow(ctx, query) })
+	if err != nil {
+		return err
 	}
-	var versions, oldest []int64
-	if exists {
-		if err := querier.QueryRow(ctx, allVersionsSQL).Scan(&versions, &oldest); err != nil {
-			return fmt.Errorf("schema: read version: %w", err)
-		}
-	} else { // perhaps because of the search_path
-		place, err := pgsettings.ReadPlace(querier.QueryRow(ctx, pgsettings.PlaceSQL))
-		if err == nil {
-			err = place.Check()
-		}
-		if err != nil {
+	if applied == nil { // perhaps because of the search_path
+		if err := pgsettings.CheckPlace(querier.QueryRow(ctx, pgsettings.PlaceSQL), ""); err != nil {
 			return fmt.Errorf("schema: %w", err)
 		}
-	}
-	applied := make([]appliedVersion, len(versions))
-	for i := range versions {
-		applied[i] = appliedVersion{version: versions[i], oldestLibrary: oldest[i]}
 	}
 	return validate(embeddedMigrations(), applied)
 }
 
 // appliedVersion is a row of the version table.
 type appliedVersion struct {
-	version       int64
-	appliedAt     time.Time
-	oldestLibrary int64
+	Version       int64     `json:"version"`
+	AppliedAt     time.Time `json:"applied_at"`
+	OldestLibrary int64     `json:"oldest_library"`
 }
 
-// readVersions returns the applied versions, newest first, or none if there is no
+// scanner is the row of a query, of whichever driver.
+type scanner interface{ Scan(into ...any) error }
+
+// readVersions returns the applied versions, newest first, or nil if there is no
 // version table.
-func readVersions(ctx context.Context, db database.DBTxConn) ([]appliedVersion, error) {
+func readVersions(row func(query string) scanner) (applied []appliedVersion, err error) {
 	var exists bool
-	if err := db.QueryRowContext(ctx, versionTableExistsSQL).Scan(&exists); err != nil {
-		return nil, fmt.Errorf("schema: read versions: %w", err)
-	}
-	if !exists {
-		return nil, nil
-	}
-	rows, err := db.QueryContext(ctx, listVersionsSQL)
-	if err != nil {
-		return nil, fmt.Errorf("schema: read versions: %w", err)
-	}
-	defer rows.Close()
-	var applied []appliedVersion
-	for rows.Next() {
-		var row appliedVersion
-		if err := rows.Scan(&row.version, &row.appliedAt, &row.oldestLibrary); err != nil {
-			return nil, fmt.Errorf("schema: read versions: %w", err)
+	var text []byte
+	if err = row(versionTableExistsSQL).Scan(&exists); err == nil && exists {
+		if err = row(listVersionsSQL).Scan(&text); err == nil {
+			err = json.Unmarshal(text, &applied)
 		}
-		applied = append(applied, row)
 	}
-	if err := rows.Err(); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("schema: read versions: %w", err)
 	}
 	return applied, nil
@@ -178,13 +153,13 @@ func (versionTable) GetLatestVersion(ctx context.Context, db database.DBTxConn) 
 }
 
 func (versionTable) ListMigrations(ctx context.Context, db database.DBTxConn) ([]*database.ListMigrationsResult, error) {
-	applied, err := readVersions(ctx, db)
+	applied, err := readVersions(func(query string) scanner { return db.QueryRowContext(ctx, query) })
 	if err != nil {
 		return nil, err
 	}
 	results := make([]*database.ListMigrationsResult, 0, len(applied))
 	for _, row := range applied {
-		results = append(results, &database.ListMigrationsResult{Version: row.version, IsApplied: true})
+		results = append(results, &database.ListMigrationsResult{Version: row.Version, IsApplied: true})
 	}
 	return results, nil
 }

@@ -27,6 +27,18 @@ SELECT current_setting('default_transaction_read_only') = 'on', current_setting(
        current_user, coalesce((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                                WHERE c.oid = to_regclass('agentstore_migrations')), '')`
 
+// CheckPlace scans the row of [PlaceSQL], and checks it as Check does, or as CheckSchema does for a schema that was asked for.
+func CheckPlace(row interface{ Scan(into ...any) error }, schema string) error {
+	place, err := ReadPlace(row)
+	switch {
+	case err != nil:
+		return err
+	case schema != "":
+		return place.CheckSchema(schema)
+	}
+	return place.Check()
+}
+
 // ReadPlace scans the row of [PlaceSQL].
 func ReadPlace(row interface{ Scan(into ...any) error }) (p Place, err error) {
 	if err := row.Scan(&p.ReadOnly, &p.path, &p.current, &p.user, &p.versions); err != nil {

@@ -128,45 +128,33 @@ func normalizeArguments(arguments *[]repo.Argument) error {
 var argumentName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
 
 func checkArgument(a repo.Argument) error {
-	if !argumentName.MatchString(a.Name) {
-		return invalid("name", "is not a letter or underscore and up to 99 letters, digits and underscores")
-	}
-	switch a.Type {
-	case repo.ArgumentString, repo.ArgumentInteger, repo.ArgumentFloat, repo.ArgumentBoolean, repo.ArgumentList:
-	default:
-		return invalid("type", "is not string, integer, float, boolean or list")
-	}
-	if err := checkText("description", a.Description, limits.MaxTextBytes); err != nil {
+	err := cmp.Or(
+		invalidIf(!argumentName.MatchString(a.Name), "name", "is not a letter or underscore and up to 99 letters, digits and underscores"),
+		invalidIf(zeros[a.Type] == nil, "type", "is not string, integer, float, boolean or list"),
+		checkText("description", a.Description, limits.MaxTextBytes),
+		checkBound("min", a.Type, a.Min),
+		checkBound("max", a.Type, a.Max),
+		invalidIf(a.Min != nil && a.Max != nil && *a.Min > *a.Max, "min", "is above max"),
+		checkPattern(a),
+		invalidIf(a.Default != nil && a.Required, "default", "is set, but the argument is required"),
+	)
+	if err != nil || a.Default == nil {
 		return err
-	}
-	for _, bound := range []struct {
-		field string
-		value *float64
-	}{{"min", a.Min}, {"max", a.Max}} {
-		switch {
-		case bound.value == nil:
-		case a.Type == repo.ArgumentBoolean:
-			return invalid(bound.field, "is set, but a boolean has no bounds")
-		case math.IsNaN(*bound.value) || math.IsInf(*bound.value, 0):
-			return invalid(bound.field, "is not a finite number")
-		}
-	}
-	if a.Min != nil && a.Max != nil && *a.Min > *a.Max {
-		return invalid("min", "is above max")
-	}
-	if err := checkPattern(a); err != nil {
-		return err
-	}
-	switch {
-	case a.Default == nil:
-		return nil
-	case a.Required:
-		return invalid("default", "is set, but the argument is required")
 	}
 	if fault, found := errors.AsType[*repo.InvalidError](checkValue(a, a.Default)); found {
 		return invalid("default", "%s", fault.Reason)
 	}
 	return nil
+}
+
+func checkBound(field string, of repo.ArgumentType, bound *float64) error {
+	switch {
+	case bound == nil:
+		return nil
+	case of == repo.ArgumentBoolean:
+		return invalid(field, "is set, but a boolean has no bounds")
+	}
+	return invalidIf(math.IsNaN(*bound) || math.IsInf(*bound, 0), field, "is not a finite number")
 }
 
 func checkPattern(a repo.Argument) error {

@@ -34,14 +34,12 @@ func NormalizeEntry(e repo.AuditEntry) (repo.AuditEntry, error) {
 	if e.OccurredAt.IsZero() {
 		e.OccurredAt = timeOf(e.ID)
 	}
-	if err := normalizeTime("occurred_at", &e.OccurredAt); err != nil {
-		return repo.AuditEntry{}, err
-	}
-	if year := e.OccurredAt.Year(); year < minAuditYear || year > maxAuditYear {
-		return repo.AuditEntry{}, invalid("occurred_at", "is not between the years %d and %d", minAuditYear, maxAuditYear)
-	}
 	e.RecordedAt = time.Time{}
-	err := cmp.Or(
+	err := normalizeTime("occurred_at", &e.OccurredAt)
+	year := e.OccurredAt.Year()
+	err = cmp.Or(
+		err,
+		invalidIf(year < minAuditYear || year > maxAuditYear, "occurred_at", "is not between the years %d and %d", minAuditYear, maxAuditYear),
 		checkEventType("type", e.Type),
 		checkNames(name{"namespace", e.Namespace}, name{"actor", e.Actor}, name{"user", e.User}, name{"project", e.Project}),
 		normalizeObject("details", &e.Details),

@@ -38,15 +38,10 @@ func CheckSequence(field string, sequence int64) error {
 
 // CheckLimit checks a page's limit, and replaces zero by the default.
 func CheckLimit(limit int) (int, error) {
-	switch {
-	case limit == 0:
-		return repo.DefaultPageSize, nil
-	case limit < 0:
-		return 0, invalid("limit", "is negative")
-	case limit > repo.MaxPageSize:
-		return 0, invalid("limit", "is %d, more than %d", limit, repo.MaxPageSize)
-	}
-	return limit, nil
+	return cmp.Or(limit, repo.DefaultPageSize), cmp.Or(
+		invalidIf(limit < 0, "limit", "is negative"),
+		invalidIf(limit > repo.MaxPageSize, "limit", "is %d, more than %d", limit, repo.MaxPageSize),
+	)
 }
 
 // CheckPage checks the sequence at which a page begins, which is in field, and its
@@ -58,13 +53,12 @@ func CheckPage(field string, sequence int64, limit int) (int, error) {
 
 // CheckCount checks a count's limit, and replaces zero by the default.
 func CheckCount(limit int) (int, error) {
-	switch {
-	case limit == 0:
-		return limits.DefaultAuditCount, nil
-	case limit < 0 || limit > limits.MaxAuditCount:
-		return 0, invalid("limit", "is not between 1 and %d", limits.MaxAuditCount)
-	}
-	return limit, nil
+	return limitOf(limit, limits.DefaultAuditCount, limits.MaxAuditCount)
+}
+
+// limitOf checks a limit, and replaces zero by the default.
+func limitOf(limit, standard, most int) (int, error) {
+	return cmp.Or(limit, standard), invalidIf(limit < 0 || limit > most, "limit", "is not between 1 and %d", most)
 }
 
 // invalid returns a *repo.InvalidError.
@@ -109,10 +103,7 @@ func checkNames(names ...name) error {
 
 // checkOptionalName checks a name that may be nil.
 func checkOptionalName(field string, value *string) error {
-	if value == nil {
-		return nil
-	}
-	return checkNames(name{field, *value})
+	return checkNames(name{field, *cmp.Or(value, new(string))})
 }
 
 func checkText(field, value string, maxBytes int) error {

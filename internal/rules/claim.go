@@ -116,7 +116,7 @@ func NormalizeLimit(view string, l repo.PlanLimit) (repo.PlanLimit, error) {
 
 // CheckSweep checks the limit of a sweep, and replaces zero by the default.
 func CheckSweep(limit int) (int, error) {
-	return cmp.Or(limit, limits.DefaultSweep), invalidIf(limit < 0 || limit > limits.MaxSweep, "limit", "is not between 1 and %d", limits.MaxSweep)
+	return limitOf(limit, limits.DefaultSweep, limits.MaxSweep)
 }
 
 // IsBusy reports whether a plan is queued or processing, so that it cannot be deleted.

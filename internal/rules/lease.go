@@ -17,16 +17,13 @@ func NormalizeLease(l repo.NewLease) (repo.NewLease, error) {
 		l.TTL, err = NormalizeTTL(l.TTL)
 	}
 	l.Slots = cmp.Or(l.Slots, 1)
-	switch {
-	case err != nil:
-	case l.Slots < 1 || l.Slots > limits.MaxLeaseSlots:
-		err = invalid("slots", "is not between 1 and %d", limits.MaxLeaseSlots)
-	case l.Slots > 1 && (l.Key.Kind == repo.LeaseOfSession || l.Key.Kind == repo.LeaseOfPlan):
-		err = invalid("slots", "is %d, but a %s has one lease", l.Slots, l.Key.Kind)
-	case l.Slots > 1 && len(SlotsOf(l)[l.Slots-1].Name) > limits.MaxLeaseNameBytes:
-		err = invalid("key.name", "with the number of a slot is longer than %d bytes", limits.MaxLeaseNameBytes)
-	}
-	return l, err
+	longest := len(l.Key.Name) + len("#") + len(strconv.Itoa(l.Slots))
+	return l, cmp.Or(
+		err,
+		invalidIf(l.Slots < 1 || l.Slots > limits.MaxLeaseSlots, "slots", "is not between 1 and %d", limits.MaxLeaseSlots),
+		invalidIf(l.Slots > 1 && NamesID(l.Key), "slots", "is %d, but a %s has one lease", l.Slots, l.Key.Kind),
+		invalidIf(l.Slots > 1 && longest > limits.MaxLeaseNameBytes, "key.name", "with the number of a slot is longer than %d bytes", limits.MaxLeaseNameBytes),
+	)
 }
 
 // SlotsOf returns the keys of the leases of which one is asked for.
@@ -84,6 +81,11 @@ func CheckLease(l repo.Lease) error {
 // CheckLeaseOwner checks the owner whose leases are to be released.
 func CheckLeaseOwner(owner string) error { return checkOwner(owner) }
 
+// NamesID reports whether a key is that of a session or a plan, and its name the id. All views share it.
+func NamesID(key repo.LeaseKey) bool {
+	return key.Kind == repo.LeaseOfSession || key.Kind == repo.LeaseOfPlan
+}
+
 func checkLeaseKey(key repo.LeaseKey) error {
 	err := cmp.Or(
 		invalidIf(key.Kind == "", "key.kind", "is empty"),
@@ -91,7 +93,7 @@ func checkLeaseKey(key repo.LeaseKey) error {
 		invalidIf(key.Name == "", "key.name", "is empty"),
 		checkText("key.name", key.Name, limits.MaxLeaseNameBytes),
 	)
-	if err == nil && (key.Kind == repo.LeaseOfSession || key.Kind == repo.LeaseOfPlan) {
+	if err == nil && NamesID(key) {
 		// Another spelling would be another key.
 		id, parseErr := repo.ParseID(key.Name)
 		err = invalidIf(parseErr != nil || id.String() != key.Name, "key.name", "is not the text of an id, as ID.String returns it")

@@ -40,7 +40,7 @@ func NormalizeRead(r repo.ReadSessions) (repo.ReadSessions, error) {
 	return r, cmp.Or(
 		invalidIf(count == 0 && r.From > 0, "from", "is set, but neither first nor last is"),
 		invalidIf(count == 0 && !r.Since.IsZero(), "since", "is set, but neither first nor last is"),
-		tooManyMessages(field, count, len(r.IDs)),
+		invalidIf(count > limits.MaxReadMessages/max(1, len(r.IDs)), field, "for %d sessions is more than %d messages", len(r.IDs), limits.MaxReadMessages),
 	)
 }
 
@@ -102,15 +102,6 @@ func Covered(m *repo.Message) (to int64, is bool) {
 	}
 	unsigned, err := strconv.ParseUint(string(says["to"]), 10, 63)
 	return int64(unsigned), err == nil && int64(unsigned) < m.Sequence
-}
-
-// tooManyMessages checks the number of messages in field, which are read of each of
-// some sessions.
-func tooManyMessages(field string, count, sessions int) error {
-	if count > limits.MaxReadMessages/max(1, sessions) {
-		return invalid(field, "for %d sessions is more than %d messages", sessions, limits.MaxReadMessages)
-	}
-	return nil
 }
 
 // CutRead returns how many messages of one session belong to a snapshot which has bytes of messages already, and how many bytes it

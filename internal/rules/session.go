@@ -22,7 +22,7 @@ func NormalizeSession(view string, s repo.NewSession) (repo.NewSession, error) {
 		checkNames(name{"namespace", s.Namespace}, name{"actor", s.Actor}, name{"automation_profile", s.AutomationProfile}),
 		checkText("key", s.Key, repo.MaxKeyBytes),
 		checkText("owner", s.Owner, limits.MaxUserIDBytes),
-		checkExisting(s.Existing),
+		invalidIf(s.Existing != repo.ExistingSame && s.Existing != repo.ExistingNone && s.Existing != repo.ExistingAny, "existing", "is not same, none or any"),
 		normalizeObject("metadata", &s.Metadata),
 		checkBudget(s.Budget),
 	)
@@ -54,14 +54,6 @@ func NormalizeKey(view string, key repo.SessionKey) (repo.SessionKey, error) {
 // keyOf returns the key of the session to create in a view.
 func keyOf(view string, s repo.NewSession) repo.SessionKey {
 	return repo.SessionKey{Namespace: cmp.Or(s.Namespace, view, repo.DefaultNamespace), Key: s.Key}
-}
-
-func checkExisting(mode repo.Existing) error {
-	switch mode {
-	case repo.ExistingSame, repo.ExistingNone, repo.ExistingAny:
-		return nil
-	}
-	return invalid("existing", "is not same, none or any")
 }
 
 func checkBudget(budget *repo.Cost) error {

@@ -162,14 +162,9 @@ func normalizeChange(c *repo.StateChange) error {
 
 // CheckScope checks that scope is a session's own or has a name.
 func CheckScope(field string, scope repo.Scope) error {
-	switch {
-	case scope == (repo.Scope{}):
-		return invalid(field, "is empty")
-	case scope.Name == "":
-		return nil
-	}
 	return cmp.Or(
-		invalidIf(!scope.SessionID.IsZero(), field, "has both a session and a name"),
+		invalidIf(scope == (repo.Scope{}), field, "is empty"),
+		invalidIf(scope.Name != "" && !scope.SessionID.IsZero(), field, "has both a session and a name"),
 		checkText(field+".name", scope.Name, limits.MaxScopeBytes),
 	)
 }

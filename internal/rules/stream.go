@@ -83,8 +83,7 @@ func CheckStreamReason(reason string) error { return checkText("reason", reason,
 
 // CheckStreamRemoval checks the limit of a removal, and replaces zero by the default.
 func CheckStreamRemoval(limit int) (int, error) {
-	wrong := limit < 0 || limit > limits.MaxStreamRemoval
-	return cmp.Or(limit, limits.DefaultStreamRemoval), invalidIf(wrong, "limit", "is not between 1 and %d", limits.MaxStreamRemoval)
+	return limitOf(limit, limits.DefaultStreamRemoval, limits.MaxStreamRemoval)
 }
 
 // NormalizeParts checks parts and returns copies of them.

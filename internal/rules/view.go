@@ -153,8 +153,5 @@ func ImportInView(view string, session repo.Session) error {
 
 // CheckNamespace checks the namespace of a view.
 func CheckNamespace(namespace string) error {
-	if namespace == "" {
-		return invalid("namespace", "is empty")
-	}
-	return checkNames(name{"namespace", namespace})
+	return cmp.Or(invalidIf(namespace == "", "namespace", "is empty"), checkNames(name{"namespace", namespace}))
 }

@@ -14,13 +14,11 @@ type leases struct{ *handle }
 
 // in returns a key as the tables have it. Those of sessions and plans are shared by all views.
 func (l leases) in(key repo.LeaseKey) repo.LeaseKey {
-	if !namesID(key.Kind) {
+	if !rules.NamesID(key) {
 		key.Name = rules.InView(l.options.view, key.Name)
 	}
 	return key
 }
-
-func namesID(kind string) bool { return kind == repo.LeaseOfSession || kind == repo.LeaseOfPlan }
 
 // check checks that the session or plan is in the view whose lease it is. So it must exist, or have existed: the lease of an id that
 // nobody has yet would be that of whoever gets it.
@@ -49,7 +47,7 @@ func (l leases) on(ctx context.Context, way way, key repo.LeaseKey, operation fu
 
 // has reports whether a key in the tables is one of the store, or the view.
 func (l leases) has(t *tables, key repo.LeaseKey) bool {
-	if namesID(key.Kind) {
+	if rules.NamesID(key) {
 		id, _ := repo.ParseID(key.Name)
 		return l.check(t, key) == nil && (l.options.view == "" || key.Kind == repo.LeaseOfPlan || t.sessions.get(id) != nil)
 	}
