@@ -157,27 +157,13 @@ func (o Options) apply(config *pgxpool.Config) {
 }
 
 // differs returns the name of a pool option that is set in o and differs from that
-// in first, the options of the pool, or "".
+// in first, the options of the pool, or "". Tracers and observers that are not comparable differ.
 func (o Options) differs(first Options) string {
-	switch {
-	case o.MaxConns != 0 && o.MaxConns != first.MaxConns:
-		return "MaxConns"
-	case o.ConnectTimeout != 0 && o.ConnectTimeout != first.ConnectTimeout:
-		return "ConnectTimeout"
-	case o.StatementTimeout != 0 && o.StatementTimeout != first.StatementTimeout:
-		return "StatementTimeout"
-	case o.LockTimeout != 0 && o.LockTimeout != first.LockTimeout:
-		return "LockTimeout"
-	case o.Tracer != nil && !same(o.Tracer, first.Tracer):
-		return "Tracer"
-	case o.Observer != nil && !same(o.Observer, first.Observer):
-		return "Observer"
+	for _, name := range []string{"MaxConns", "ConnectTimeout", "StatementTimeout", "LockTimeout", "Tracer", "Observer"} {
+		is, was := reflect.ValueOf(o).FieldByName(name), reflect.ValueOf(first).FieldByName(name)
+		if !is.IsZero() && !(is.Comparable() && was.Comparable() && is.Equal(was)) {
+			return name
+		}
 	}
 	return ""
-}
-
-// same reports whether tracers or observers are equal. Values that are not comparable
-// differ.
-func same(a, b any) bool {
-	return b != nil && reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b
 }

@@ -3,6 +3,8 @@
 package events
 
 import (
+	"regexp"
+	"slices"
 	"sync"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -36,16 +38,16 @@ const (
 	AuditGap = "audit_gap"
 )
 
-var eventTypes = struct {
-	sync.RWMutex
-	known map[string]struct{}
-}{known: map[string]struct{}{
-	PlanCreated: {}, PlanExecuted: {}, PlanApplied: {}, PlanCancelled: {},
-	PlanErrored: {}, PlanPhaseChanged: {}, ToolInvoked: {}, DecisionPoint: {},
-	SandboxChanged: {}, UserApproval: {}, ResourceModified: {}, CorrectionApplied: {},
-	ConfigChanged: {}, EntityDeleted: {}, SessionCreated: {}, AuthSuccess: {},
-	AuthFailure: {}, AuditPruned: {}, AuditGap: {},
-}}
+// registered has the types that the application has registered.
+var registered sync.Map
+
+var known = []string{
+	PlanCreated, PlanExecuted, PlanApplied, PlanCancelled, PlanErrored, PlanPhaseChanged, ToolInvoked, DecisionPoint, SandboxChanged,
+	UserApproval, ResourceModified, CorrectionApplied, ConfigChanged, EntityDeleted, SessionCreated, AuthSuccess, AuthFailure,
+	AuditPruned, AuditGap,
+}
+
+var letters = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
 // Register registers an event type of the application's in this process.
 // Registering it again has no effect. It is safe for concurrent use. Errors:
@@ -54,21 +56,15 @@ func Register(t string) error {
 	if len(t) == 0 || len(t) > 63 {
 		return &repo.InvalidError{Field: "type", Reason: "does not have 1 to 63 characters"}
 	}
-	for i, c := range []byte(t) {
-		if (c < 'a' || c > 'z') && (i == 0 || c != '_' && (c < '0' || c > '9')) {
-			return &repo.InvalidError{Field: "type", Reason: "is not lower case letters, digits and underscores that begin with a letter"}
-		}
+	if !letters.MatchString(t) {
+		return &repo.InvalidError{Field: "type", Reason: "is not lower case letters, digits and underscores that begin with a letter"}
 	}
-	eventTypes.Lock()
-	defer eventTypes.Unlock()
-	eventTypes.known[t] = struct{}{}
+	registered.Store(t, nil)
 	return nil
 }
 
 // Known reports whether t is known in this process.
 func Known(t string) bool {
-	eventTypes.RLock()
-	defer eventTypes.RUnlock()
-	_, known := eventTypes.known[t]
-	return known
+	_, is := registered.Load(t)
+	return is || slices.Contains(known, t)
 }

@@ -30,20 +30,18 @@ func Enter(ctx context.Context, of any) (inner context.Context, leave func()) {
 
 // Is reports whether ctx belongs to a transaction on of that has not ended.
 func Is(ctx context.Context, of any) bool {
-	m, _ := ctx.Value(key{}).(*mark)
-	for ; m != nil; m = m.outer {
-		if m.of == of && !m.ended.Load() {
-			return true
-		}
-	}
-	return false
+	return has(ctx, func(m *mark) bool { return m.of == of })
 }
 
 // Any reports whether ctx belongs to a transaction that has not ended, on whatever.
 func Any(ctx context.Context) bool {
+	return has(ctx, func(*mark) bool { return true })
+}
+
+func has(ctx context.Context, is func(*mark) bool) bool {
 	m, _ := ctx.Value(key{}).(*mark)
 	for ; m != nil; m = m.outer {
-		if !m.ended.Load() {
+		if is(m) && !m.ended.Load() {
 			return true
 		}
 	}
