@@ -171,7 +171,7 @@ func (h *HeldLease) keep() {
 		h.mu.Lock()
 		wait := h.ttl/renewPart - h.now().since(h.sent)
 		h.mu.Unlock()
-		if !h.sleep(wait) || !h.renew() {
+		if !sleep(h.ctx, wait) || !h.renew() {
 			return
 		}
 	}
@@ -181,18 +181,6 @@ func (h *HeldLease) keep() {
 func (h *HeldLease) await() {
 	if lost, is := errors.AsType[*LeaseLostError](h.leases.Await(h.ctx, h.Lease())); is {
 		h.end(lost)
-	}
-}
-
-// sleep waits, and returns false if the context has ended.
-func (h *HeldLease) sleep(wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-h.ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 
@@ -214,7 +202,7 @@ func (h *HeldLease) renew() bool {
 		case errors.Is(err, ErrClosed): // nobody will renew it
 			h.lose()
 		}
-		if !h.sleep(min(h.ttl/renewPausePart, maxRenewPause)) {
+		if !sleep(h.ctx, min(h.ttl/renewPausePart, maxRenewPause)) {
 			return false
 		}
 	}

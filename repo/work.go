@@ -56,7 +56,7 @@ func Work(ctx context.Context, store Store, claim Claim, do func(ctx context.Con
 	defer stop(nil)
 	working, end := finishing(ctx, claim.Finish)
 	defer end(context.Canceled)
-	w := &worker{store: store, claim: claim, do: do, claiming: claiming, busy: map[ID]bool{}}
+	w := &worker{store: store, claim: claim, do: do, claiming: claiming}
 	w.fail = func(err error) {
 		stop(err)
 		end(err)
@@ -79,10 +79,10 @@ func Work(ctx context.Context, store Store, claim Claim, do func(ctx context.Con
 		<-free
 		for _, c := range claimed {
 			free <- struct{}{}
-			w.setBusy(c.Plan.ID, true)
+			w.busy.Store(c.Plan.ID, nil)
 			running.Go(func() {
 				defer func() { <-free }()
-				defer w.setBusy(c.Plan.ID, false)
+				defer w.busy.Delete(c.Plan.ID)
 				if err := w.work(working, c, sent); err != nil && !passes(err) {
 					w.fail(err)
 				}
@@ -93,7 +93,7 @@ func Work(ctx context.Context, store Store, claim Claim, do func(ctx context.Con
 		case err != nil && !passes(err):
 			w.fail(err)
 		case err != nil:
-			sleep(claiming)
+			sleep(claiming, workPause)
 		}
 	}
 	<-claiming.Done()
@@ -124,25 +124,7 @@ type worker struct {
 	// claiming ends when nothing more is to be claimed, and fail ends it, and what runs.
 	claiming context.Context //nolint:containedctx // the other one is an argument
 	fail     func(error)
-
-	mu   sync.Mutex
-	busy map[ID]bool // the plans that are worked on
-}
-
-func (w *worker) isBusy(id ID) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.busy[id]
-}
-
-func (w *worker) setBusy(id ID, busy bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if busy {
-		w.busy[id] = true
-	} else {
-		delete(w.busy, id)
-	}
+	busy sync.Map // the ids of the plans that are worked on
 }
 
 // held returns the plans that are processed under a lease of the owner's, and that nothing runs for. If there are
@@ -152,7 +134,7 @@ func (w *worker) held(ctx context.Context) ([]ClaimedPlan, error) {
 	defer cancel()
 	claimed, err := w.look(ctx)
 	if err == nil && len(claimed) == 0 {
-		sleep(ctx)
+		sleep(ctx, workPause)
 		claimed, err = w.look(ctx)
 	}
 	return claimed, err
@@ -167,7 +149,8 @@ func (w *worker) look(ctx context.Context) (claimed []ClaimedPlan, err error) {
 		claimed = nil
 		for _, lease := range page.Items {
 			id, err := ParseID(lease.Key.Name)
-			if err != nil || w.isBusy(id) || len(claimed) == w.claim.Limit {
+			_, isBusy := w.busy.Load(id)
+			if err != nil || isBusy || len(claimed) == w.claim.Limit {
 				continue
 			}
 			plan, err := w.store.Plans().Get(ctx, id)
@@ -301,7 +284,7 @@ func again(ctx context.Context, operation func() error) error {
 		if err == nil || !passes(err) || ctx.Err() != nil {
 			return err
 		}
-		sleep(ctx)
+		sleep(ctx, workPause)
 	}
 }
 
@@ -333,10 +316,12 @@ func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	return longer, func() { forget(); cancel() }
 }
 
-// sleep pauses, until ctx ends at the latest.
-func sleep(ctx context.Context) {
+// sleep pauses, and returns false if ctx has ended.
+func sleep(ctx context.Context, pause time.Duration) bool {
 	select {
 	case <-ctx.Done():
-	case <-time.After(workPause):
+		return false
+	case <-time.After(pause):
+		return true
 	}
 }

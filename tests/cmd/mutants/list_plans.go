@@ -53,7 +53,7 @@ var claimMutants = []mutant{
 	{"claims/work that was moved to another stage is ended", in("repo", "worker.end", dropField("Version")), inMemory("Work")},
 	{"claims/work that was not moved keeps its lease", in("repo", "worker.work", never("moved")), inMemory("Work")},
 	{"claims/a panic ends the process", in("repo", "worker.call", never("recover")), inMemory("Work")},
-	{"claims/work that runs is begun again", in("repo", "worker.look", never("w.isBusy")), inMemory("Work")},
+	{"claims/work that runs is begun again", in("repo", "worker.look", never("isBusy")), inMemory("Work")},
 	{"claims/work that was stopped has failed", in("repo", "worker.work", swap("stopped", "false", "w.end")), inMemory("Work")},
 	{"claims/a worker whose plan is cancelled is not told", in(inRepo, "plans.cancel", dropCall("p.exec.freed")), inPostgres("TestCancelReachesAnotherProcess")},
 	{"claims/a worker that is not told of a transition", in(inRepo, "plans.tellMoved", dropCall("p.exec.freed")), inPostgres("TestEndsAreAnnounced")},
