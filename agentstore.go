@@ -269,10 +269,10 @@ func open(ctx context.Context, shared *sharedPool, o Options) (*Store, error) {
 	if err := schema.Check(ctx, shared.pool); err != nil {
 		return nil, schemaError(ctx, err)
 	}
-	if err := ask(ctx, shared.pool, pgsettings.AskWritable); err != nil { // only if the schema exists
-		return nil, err
-	}
 	if err := ask(ctx, shared.pool, func(ctx context.Context, conn *pgx.Conn) error {
+		if err := pgsettings.AskWritable(ctx, conn); err != nil { // only if the schema exists
+			return err
+		}
 		is, err := schema.IsDistributed(ctx, conn)
 		if is {
 			shared.store.Distribute()

@@ -48,17 +48,15 @@ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
 	watchClientSQL = `
 SELECT set_config(name, '2s', false) FROM pg_settings WHERE name = 'client_connection_check_interval'`
 
-	tableLockTimeoutSQL = `SELECT set_config('lock_timeout', $1, false)`
-
 	// Limits that the role or the database sets for the short statements of services
 	// do not apply to migrations, unless the URL sets them too. Each version
 	// locks tables and then checks them, for which it needs a snapshot newer than the
-	// locks: hence read committed.
+	// locks: hence read committed. The wait for a table is bounded in any case.
 	ownSettingsSQL = `
 SELECT set_config(s.name, w.value, false)
 FROM pg_settings s JOIN (VALUES ('statement_timeout', '0'), ('transaction_timeout', '0'), ('idle_in_transaction_session_timeout', '0'),
-                         ('default_transaction_isolation', 'read committed')) AS w (name, value) ON w.name = s.name
-WHERE s.source <> 'client'`
+                         ('default_transaction_isolation', 'read committed'), ('lock_timeout', $1)) AS w (name, value) ON w.name = s.name
+WHERE s.source <> 'client' OR s.name = 'lock_timeout'`
 )
 
 // locker is a goose session locker. It polls instead of waiting in the server,
@@ -155,10 +153,7 @@ func (l *locker) prepare(ctx context.Context, conn *sql.Conn) error {
 	if err != nil || session == l.prepared {
 		return err
 	}
-	if _, err := conn.ExecContext(ctx, tableLockTimeoutSQL, fmt.Sprintf("%dms", l.tables.Milliseconds())); err != nil {
-		return fmt.Errorf("schema: acquire migration lock: %w", err)
-	}
-	if _, err := conn.ExecContext(ctx, ownSettingsSQL); err != nil {
+	if _, err := conn.ExecContext(ctx, ownSettingsSQL, fmt.Sprintf("%dms", l.tables.Milliseconds())); err != nil {
 		return fmt.Errorf("schema: acquire migration lock: %w", err)
 	}
 	if _, err := conn.ExecContext(ctx, watchClientSQL); err != nil && ctx.Err() != nil {

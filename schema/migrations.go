@@ -4,10 +4,13 @@ import (
 	"embed"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/pressly/goose/v3"
 )
 
 //go:embed migrations/*.sql
@@ -27,7 +30,7 @@ type Migration struct {
 
 // declaration matches the line above a file's Up that declares OldestLibrary, such as
 // "-- oldest library: 4".
-const declaration = "-- oldest library:"
+var declaration = regexp.MustCompile(`(?m)^\s*-- oldest library:[ \t]*(.*?)\s*$`)
 
 // Latest returns the newest version that this binary has.
 func Latest() int64 {
@@ -65,9 +68,8 @@ func readMigrations(fsys fs.FS) ([]Migration, error) {
 	migrations := make([]Migration, 0, len(files))
 	for _, file := range files {
 		name := strings.TrimSuffix(path.Base(file), ".sql")
-		digits, _, found := strings.Cut(name, "_")
-		version, err := strconv.ParseInt(digits, 10, 64)
-		if !found || err != nil || version < 1 {
+		version, err := goose.NumericComponent(file)
+		if err != nil {
 			return nil, invalid("migration file %q is not named <version>_<name>.sql", file)
 		}
 		oldest, err := readDeclaration(fsys, file, version)
@@ -94,20 +96,13 @@ func readDeclaration(fsys fs.FS, file string, version int64) (int64, error) {
 	if err != nil {
 		return 0, invalid("read migration %q: %w", file, err)
 	}
-	oldest := int64(0)
-	for line := range strings.Lines(string(content)) {
-		text, found := strings.CutPrefix(strings.TrimSpace(line), declaration)
-		if !found {
-			continue
-		}
-		declared, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-		if err != nil || declared < 1 || declared > version || oldest != 0 {
-			return 0, invalid("migration file %q does not declare one oldest library from 1 to %d", file, version)
-		}
-		oldest = declared
-	}
-	if oldest == 0 {
+	found := declaration.FindAllSubmatch(content, -1)
+	if len(found) == 0 {
 		return version, nil
+	}
+	oldest, err := strconv.ParseInt(string(found[0][1]), 10, 64)
+	if err != nil || oldest < 1 || oldest > version || len(found) > 1 {
+		return 0, invalid("migration file %q does not declare one oldest library from 1 to %d", file, version)
 	}
 	return oldest, nil
 }

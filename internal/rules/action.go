@@ -177,9 +177,7 @@ func checkPattern(a repo.Argument) error {
 // ActionConflict returns an error that says how the stored action differs from the
 // one that a, with its normalized definition, would create, or nil.
 func ActionConflict(a repo.NewAction, definition repo.ActionDefinition, stored repo.Action) error {
-	return conflict(func(field string) error {
-		return &repo.ExistsError{Kind: "action", Name: stored.Name.String(), Field: field}
-	},
+	return conflict(repo.ExistsError{Kind: "action", Name: stored.Name.String()},
 		difference{"description", definition.Description != stored.Description},
 		difference{"definition_of_done", definition.DefinitionOfDone != stored.DefinitionOfDone},
 		difference{"strategy_actor", definition.StrategyActor != stored.StrategyActor},

@@ -170,14 +170,24 @@ type difference struct {
 	differs bool
 }
 
-// conflict returns the error of the first field whose values differ, or nil.
-func conflict(errorOf func(field string) error, fields ...difference) error {
+// conflict returns the error with the first field whose values differ, or nil.
+func conflict(exists repo.ExistsError, fields ...difference) error {
 	for _, f := range fields {
 		if f.differs {
-			return errorOf(f.field)
+			exists.Field = f.field
+			return &exists
 		}
 	}
 	return nil
+}
+
+// versionConflict returns the error of what is not at the version that is expected, if one is, or nil.
+func versionConflict(expected *int64, conflict repo.VersionConflictError) error {
+	if expected == nil || *expected == conflict.Actual {
+		return nil
+	}
+	conflict.Expected = *expected
+	return &conflict
 }
 
 func samePointer[V comparable](a, b *V) bool {

@@ -201,10 +201,7 @@ func Expired(p repo.Plan) (_ repo.Plan, reason string) {
 // WaitsSince returns since when a queued plan waits: for one that is not due yet, a time to
 // come.
 func WaitsSince(p repo.Plan) time.Time {
-	if p.NotBefore.After(p.UpdatedAt) {
-		return p.NotBefore
-	}
-	return p.UpdatedAt
+	return slices.MaxFunc([]time.Time{p.NotBefore, p.UpdatedAt}, time.Time.Compare)
 }
 
 // IsDue reports whether a queued plan may be claimed at now. After its deadline it may not.

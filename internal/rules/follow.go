@@ -10,8 +10,5 @@ func CannotFollow() error {
 // Deleted returns the error with which a follower ends whose session is gone. began: the
 // session existed when it began.
 func Deleted(sessionID repo.ID, began bool) error {
-	if began {
-		return &repo.NotFoundError{Kind: "session", ID: sessionID, Gone: true}
-	}
-	return &repo.NotFoundError{Kind: "session", ID: sessionID}
+	return &repo.NotFoundError{Kind: "session", ID: sessionID, Gone: began}
 }

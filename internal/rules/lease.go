@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -130,9 +131,7 @@ func RenewedLease(l repo.Lease, stored *repo.Lease, now time.Time, ttl time.Dura
 // prolonged never shortens a lease: its owner may have another holder, who counts on
 // what was promised.
 func prolonged(l repo.Lease, expiresAt time.Time) repo.Lease {
-	if expiresAt.After(l.ExpiresAt) {
-		l.ExpiresAt = expiresAt
-	}
+	l.ExpiresAt = slices.MaxFunc([]time.Time{l.ExpiresAt, expiresAt}, time.Time.Compare)
 	return l
 }
 

@@ -177,12 +177,12 @@ func Moved(p repo.Plan, transition repo.Transition, cause repo.Cause) (_ repo.Pl
 	if cause.Version != 0 && cause.Version != p.Version { // also if it is there: somebody else has moved it
 		return p, false, Refuse(p, transition, cause)
 	}
-	if IsThere(p, transition) {
-		return p, false, nil
-	}
 	to, allowed := Next(p, transition)
-	if !allowed {
+	switch {
+	case !allowed:
 		return p, false, Refuse(p, transition, cause)
+	case to == p.Stage: // it is there
+		return p, false, nil
 	}
 	if transition == repo.TransitionRevert {
 		if p.ReversionCount >= limits.MaxReversions {

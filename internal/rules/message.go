@@ -124,9 +124,7 @@ func CheckCallID(callID string) error {
 // the one that appending the normalized m would store, or nil. It does not compare the tokens: a caller that appends a message
 // again may count otherwise.
 func MessageConflict(m repo.NewMessage, stored repo.Message) error {
-	return conflict(func(field string) error {
-		return &repo.ExistsError{Kind: "message", SessionID: stored.SessionID, ID: m.ID, Field: field}
-	},
+	return conflict(repo.ExistsError{Kind: "message", SessionID: stored.SessionID, ID: m.ID},
 		difference{"role", m.Role != stored.Role},
 		difference{"content", m.Content != stored.Content},
 		difference{"metadata", !jsonvalue.Equal(m.Metadata, stored.Metadata)},

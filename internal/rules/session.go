@@ -100,7 +100,7 @@ func FoundSession(view string, s repo.NewSession, chosen bool, stored ...repo.Se
 		err = &repo.ExistsError{Kind: "session", ID: found.ID}
 	case repo.ExistingAny:
 		if s.Key != "" { // which must lead to its session, and to no other
-			err = conflict(sessionConflict(found), keyDifferences(s, found)...)
+			err = conflict(repo.ExistsError{Kind: "session", ID: found.ID}, keyDifferences(s, found)...)
 		}
 	default:
 		err = sessionDifference(s, chosen, found)
@@ -127,7 +127,7 @@ func KeyTaken(by repo.ID) error { return &repo.ExistsError{Kind: "session", ID: 
 // sessionDifference returns an error that says how the stored session differs from
 // the one that the normalized s would create, or nil.
 func sessionDifference(s repo.NewSession, chosen bool, stored repo.Session) error {
-	return conflict(sessionConflict(stored), append(keyDifferences(s, stored),
+	return conflict(repo.ExistsError{Kind: "session", ID: stored.ID}, append(keyDifferences(s, stored),
 		difference{"id", chosen && s.ID != stored.ID},
 		difference{"owner", s.Owner != stored.Owner},
 		difference{"actor", s.Actor != stored.Actor},
@@ -136,10 +136,6 @@ func sessionDifference(s repo.NewSession, chosen bool, stored repo.Session) erro
 		difference{"budget", !samePointer(s.Budget, stored.Budget)},
 		difference{"fenced_only", s.FencedOnly != stored.FencedOnly},
 	)...)
-}
-
-func sessionConflict(stored repo.Session) func(field string) error {
-	return func(field string) error { return &repo.ExistsError{Kind: "session", ID: stored.ID, Field: field} }
 }
 
 func keyOfStored(s repo.Session) repo.SessionKey {
@@ -168,10 +164,7 @@ func CheckSessionUpdate(u repo.SessionUpdate) error {
 // SessionVersion returns an error if the session is not at the version that the update
 // expects.
 func SessionVersion(u repo.SessionUpdate, id repo.ID, version int64) error {
-	if u.IfVersion == nil || *u.IfVersion == version {
-		return nil
-	}
-	return &repo.VersionConflictError{Kind: "session", ID: id, Expected: *u.IfVersion, Actual: version}
+	return versionConflict(u.IfVersion, repo.VersionConflictError{Kind: "session", ID: id, Actual: version})
 }
 
 // PatchMetadata returns the stored metadata as a checked patch changes it. (It is not
@@ -220,9 +213,7 @@ func AddUsage(total repo.Usage, add repo.NewUsage) (repo.Usage, error) {
 // usageConflict returns an error that says how the usage stored under the same id
 // differs, or nil.
 func usageConflict(u repo.NewUsage, sessionID repo.ID, stored repo.Usage) error {
-	return conflict(func(field string) error {
-		return &repo.ExistsError{Kind: "usage", SessionID: sessionID, ID: u.ID, Field: field}
-	},
+	return conflict(repo.ExistsError{Kind: "usage", SessionID: sessionID, ID: u.ID},
 		difference{"input_tokens", u.InputTokens != stored.InputTokens},
 		difference{"output_tokens", u.OutputTokens != stored.OutputTokens},
 		difference{"cost", u.Cost != stored.Cost},

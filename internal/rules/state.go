@@ -188,10 +188,7 @@ func CheckStateValue(field string, value json.RawMessage) error {
 // Conflict returns the error of a scope that is at version actual, or nil if the
 // condition on the scope holds or there is none.
 func (s StateScope) Conflict(actual int64) error {
-	if s.IfVersion == nil || *s.IfVersion == actual {
-		return nil
-	}
-	return &repo.VersionConflictError{Kind: "state", Scope: s.Scope, Expected: *s.IfVersion, Actual: actual}
+	return versionConflict(s.IfVersion, repo.VersionConflictError{Kind: "state", Scope: s.Scope, Actual: actual})
 }
 
 // nextStateVersion returns the version after a change of a scope that is at version; now is the
@@ -208,7 +205,8 @@ func changedState(c repo.StateChange, stored *repo.StateValue) (json.RawMessage,
 	if stored != nil {
 		version = stored.Version
 	}
-	if err := stateConflict(c, version); err != nil {
+	err := versionConflict(c.IfVersion, repo.VersionConflictError{Kind: "state", Scope: c.Scope, Name: c.Key, Actual: version})
+	if err != nil {
 		return nil, err
 	}
 	switch c.Op {
@@ -224,15 +222,6 @@ func changedState(c repo.StateChange, stored *repo.StateValue) (json.RawMessage,
 	return c.Value, nil
 }
 
-// stateConflict returns the error of a change whose key is at version actual, or nil
-// if the change may be made there.
-func stateConflict(c repo.StateChange, actual int64) error {
-	if c.IfVersion == nil || *c.IfVersion == actual {
-		return nil
-	}
-	return &repo.VersionConflictError{Kind: "state", Scope: c.Scope, Name: c.Key, Expected: *c.IfVersion, Actual: actual}
-}
-
 // incremented returns the sum that the increment c makes of a stored value.
 func incremented(c repo.StateChange, stored json.RawMessage) (json.RawMessage, error) {
 	sum := c.By
@@ -241,23 +230,17 @@ func incremented(c repo.StateChange, stored json.RawMessage) (json.RawMessage, e
 		// front.
 		n, err := strconv.ParseInt(string(bytes.Trim(stored, " \t\r\n")), 10, 64)
 		if err != nil {
-			return nil, notIncremented(c, false)
+			return nil, notIncremented(c, "is not a 64-bit integer")
 		}
 		if c.By > 0 && n > math.MaxInt64-c.By || c.By < 0 && n < math.MinInt64-c.By {
-			return nil, notIncremented(c, true)
+			return nil, notIncremented(c, "would no longer be a 64-bit integer")
 		}
 		sum += n
 	}
 	return strconv.AppendInt(nil, sum, 10), nil
 }
 
-// notIncremented returns the error of an increment of what is not an integer, or of
-// an integer whose sum is not one of 64 bits.
-func notIncremented(c repo.StateChange, integer bool) error {
-	reason := "is not a 64-bit integer"
-	if integer {
-		reason = "would no longer be a 64-bit integer"
-	}
+func notIncremented(c repo.StateChange, reason string) error {
 	return &repo.RefusedError{Kind: "state", Scope: c.Scope, Name: c.Key, Reason: reason}
 }
 

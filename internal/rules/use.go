@@ -228,7 +228,7 @@ func UseConflict(u repo.UseAction, action repo.ActionName, stored repo.Plan) err
 	if u.Existing == repo.ExistingAny {
 		return nil
 	}
-	return conflict(func(field string) error { return &repo.ExistsError{Kind: "plan", ID: stored.ID, Field: field} },
+	return conflict(repo.ExistsError{Kind: "plan", ID: stored.ID},
 		difference{"action", stored.Action != action},
 		difference{"name", stored.Name != u.Name},
 		difference{"namespace", u.Namespace != "" && stored.Namespace != u.Namespace},

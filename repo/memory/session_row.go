@@ -38,10 +38,7 @@ type sessionRow struct {
 
 // idleSince returns since when nothing was appended, nor the session imported.
 func (r *sessionRow) idleSince() time.Time {
-	if r.importedAt.After(r.UpdatedAt) {
-		return r.importedAt
-	}
-	return r.UpdatedAt
+	return slices.MaxFunc([]time.Time{r.importedAt, r.UpdatedAt}, time.Time.Compare)
 }
 
 func (r *sessionRow) overlay() *sessionRow {
