@@ -161,7 +161,7 @@ func (o Options) apply(config *pgxpool.Config) {
 func (o Options) differs(first Options) string {
 	for _, name := range []string{"MaxConns", "ConnectTimeout", "StatementTimeout", "LockTimeout", "Tracer", "Observer"} {
 		is, was := reflect.ValueOf(o).FieldByName(name), reflect.ValueOf(first).FieldByName(name)
-		if !is.IsZero() && !(is.Comparable() && was.Comparable() && is.Equal(was)) {
+		if !is.IsZero() && (!is.Comparable() || !was.Comparable() || !is.Equal(was)) {
 			return name
 		}
 	}

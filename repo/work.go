@@ -124,7 +124,7 @@ type worker struct {
 	// claiming ends when nothing more is to be claimed, and fail ends it, and what runs.
 	claiming context.Context //nolint:containedctx // the other one is an argument
 	fail     func(error)
-	busy sync.Map // the ids of the plans that are worked on
+	busy     sync.Map // the ids of the plans that are worked on
 }
 
 // held returns the plans that are processed under a lease of the owner's, and that nothing runs for. If there are
