@@ -42,9 +42,9 @@ const (
 var registered sync.Map
 
 var known = []string{
-	PlanCreated, PlanExecuted, PlanApplied, PlanCancelled, PlanErrored, PlanPhaseChanged, ToolInvoked, DecisionPoint, SandboxChanged,
-	UserApproval, ResourceModified, CorrectionApplied, ConfigChanged, EntityDeleted, SessionCreated, AuthSuccess, AuthFailure,
-	AuditPruned, AuditGap,
+	PlanCreated, PlanExecuted, PlanApplied, PlanCancelled, PlanErrored, PlanPhaseChanged, ToolInvoked, DecisionPoint,
+	SandboxChanged, UserApproval, ResourceModified, CorrectionApplied, ConfigChanged, EntityDeleted, SessionCreated,
+	AuthSuccess, AuthFailure, AuditPruned, AuditGap,
 }
 
 var letters = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)

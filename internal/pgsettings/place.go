@@ -27,7 +27,8 @@ SELECT current_setting('default_transaction_read_only') = 'on', current_setting(
        current_user, coalesce((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                                WHERE c.oid = to_regclass('agentstore_migrations')), '')`
 
-// CheckPlace scans the row of [PlaceSQL], and checks it as Check does, or as CheckSchema does for a schema that was asked for.
+// CheckPlace scans the row of [PlaceSQL], and checks it as Check does, or as CheckSchema does for a schema that was asked
+// for.
 func CheckPlace(row interface{ Scan(into ...any) error }, schema string) error {
 	place, err := ReadPlace(row)
 	switch {

@@ -129,7 +129,8 @@ var argumentName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
 
 func checkArgument(a repo.Argument) error {
 	err := cmp.Or(
-		invalidIf(!argumentName.MatchString(a.Name), "name", "is not a letter or underscore and up to 99 letters, digits and underscores"),
+		invalidIf(!argumentName.MatchString(a.Name), "name",
+			"is not a letter or underscore and up to 99 letters, digits and underscores"),
 		invalidIf(zeros[a.Type] == nil, "type", "is not string, integer, float, boolean or list"),
 		checkText("description", a.Description, limits.MaxTextBytes),
 		checkBound("min", a.Type, a.Min),

@@ -39,7 +39,8 @@ func NormalizeEntry(e repo.AuditEntry) (repo.AuditEntry, error) {
 	year := e.OccurredAt.Year()
 	err = cmp.Or(
 		err,
-		invalidIf(year < minAuditYear || year > maxAuditYear, "occurred_at", "is not between the years %d and %d", minAuditYear, maxAuditYear),
+		invalidIf(year < minAuditYear || year > maxAuditYear, "occurred_at",
+			"is not between the years %d and %d", minAuditYear, maxAuditYear),
 		checkEventType("type", e.Type),
 		checkNames(name{"namespace", e.Namespace}, name{"actor", e.Actor}, name{"user", e.User}, name{"project", e.Project}),
 		normalizeObject("details", &e.Details),

@@ -23,7 +23,8 @@ func NormalizeLease(l repo.NewLease) (repo.NewLease, error) {
 		err,
 		invalidIf(l.Slots < 1 || l.Slots > limits.MaxLeaseSlots, "slots", "is not between 1 and %d", limits.MaxLeaseSlots),
 		invalidIf(l.Slots > 1 && NamesID(l.Key), "slots", "is %d, but a %s has one lease", l.Slots, l.Key.Kind),
-		invalidIf(l.Slots > 1 && longest > limits.MaxLeaseNameBytes, "key.name", "with the number of a slot is longer than %d bytes", limits.MaxLeaseNameBytes),
+		invalidIf(l.Slots > 1 && longest > limits.MaxLeaseNameBytes, "key.name",
+			"with the number of a slot is longer than %d bytes", limits.MaxLeaseNameBytes),
 	)
 }
 

@@ -22,7 +22,9 @@ func TestLeaseListCursors(t *testing.T) {
 	if err != nil || next.After != longest {
 		t.Errorf("the list continues after %+v, %v", next.After, err)
 	}
-	for _, place := range []repo.LeaseKey{{Kind: "a", Name: "b\x00c"}, {Kind: "\x00", Name: "a"}, {Kind: "a", Name: "\xff"}, {Kind: "\xa9", Name: "\xc3"}} {
+	for _, place := range []repo.LeaseKey{
+		{Kind: "a", Name: "b\x00c"}, {Kind: "\x00", Name: "a"}, {Kind: "a", Name: "\xff"}, {Kind: "\xa9", Name: "\xc3"},
+	} {
 		_, err := rules.LeaseList("", repo.LeaseFilter{}, repo.Page{After: cursor.Encode(place, "leases", "", "", "", "false", "false")})
 		if invalid, ok := errors.AsType[*repo.InvalidError](err); !ok || invalid.Field != "page.after" {
 			t.Errorf("%q: %v", place, err)

@@ -40,7 +40,8 @@ func NormalizeRead(r repo.ReadSessions) (repo.ReadSessions, error) {
 	return r, cmp.Or(
 		invalidIf(count == 0 && r.From > 0, "from", "is set, but neither first nor last is"),
 		invalidIf(count == 0 && !r.Since.IsZero(), "since", "is set, but neither first nor last is"),
-		invalidIf(count > limits.MaxReadMessages/max(1, len(r.IDs)), field, "for %d sessions is more than %d messages", len(r.IDs), limits.MaxReadMessages),
+		invalidIf(count > limits.MaxReadMessages/max(1, len(r.IDs)), field,
+			"for %d sessions is more than %d messages", len(r.IDs), limits.MaxReadMessages),
 	)
 }
 

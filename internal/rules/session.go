@@ -22,7 +22,8 @@ func NormalizeSession(view string, s repo.NewSession) (repo.NewSession, error) {
 		checkNames(name{"namespace", s.Namespace}, name{"actor", s.Actor}, name{"automation_profile", s.AutomationProfile}),
 		checkText("key", s.Key, repo.MaxKeyBytes),
 		checkText("owner", s.Owner, limits.MaxUserIDBytes),
-		invalidIf(s.Existing != repo.ExistingSame && s.Existing != repo.ExistingNone && s.Existing != repo.ExistingAny, "existing", "is not same, none or any"),
+		invalidIf(s.Existing != repo.ExistingSame && s.Existing != repo.ExistingNone && s.Existing != repo.ExistingAny,
+			"existing", "is not same, none or any"),
 		normalizeObject("metadata", &s.Metadata),
 		checkBudget(s.Budget),
 	)

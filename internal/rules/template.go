@@ -81,7 +81,8 @@ func checkTemplate(d repo.ActionDefinition) error {
 
 // zeros are what arguments without a value are.
 var zeros = map[repo.ArgumentType]any{
-	repo.ArgumentString: "", repo.ArgumentInteger: int64(0), repo.ArgumentFloat: float64(0), repo.ArgumentBoolean: false, repo.ArgumentList: []any{},
+	repo.ArgumentString: "", repo.ArgumentInteger: int64(0), repo.ArgumentFloat: float64(0), repo.ArgumentBoolean: false,
+	repo.ArgumentList: []any{},
 }
 
 var errRenderedTooLong = errors.New("rendered too long")
@@ -194,7 +195,8 @@ func (c *templateCheck) names(parts []string, other bool) {
 func (c *templateCheck) loop(node *parse.RangeNode) {
 	commands := node.Pipe.Cmds
 	c.refuse(c.inRange, "has a nested loop")
-	c.refuse(len(node.Pipe.Decl) > 0 || len(commands) != 1 || len(commands[0].Args) != 1, "has a loop over something other than a single argument")
+	c.refuse(len(node.Pipe.Decl) > 0 || len(commands) != 1 || len(commands[0].Args) != 1,
+		"has a loop over something other than a single argument")
 	if c.fault != "" {
 		return
 	}

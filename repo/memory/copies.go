@@ -7,8 +7,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// What package rules returns shares no memory with the caller, and what is stored never changes. So values are copied before
-// they are returned.
+// What package rules returns shares no memory with the caller, and what is stored never changes. So values are copied
+// before they are returned.
 
 // set gives a field another value, if there is one.
 func set[V any](field, value *V) {
