@@ -169,21 +169,21 @@ func (q *Queries) MessageListNews(ctx context.Context, db DBTX, arg MessageListN
 }
 
 const sessionListMoved = `-- name: SessionListMoved :many
-SELECT n.session_id::uuid AS session_id, coalesce(c.next_sequence, -1)::bigint AS next_sequence
-FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (session_id, next_sequence)
+SELECT n.id::uuid AS id, coalesce(c.next_sequence, -1)::bigint AS next_sequence
+FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (id, next_sequence)
 LEFT JOIN LATERAL (
-    SELECT session_counters.next_sequence FROM session_counters WHERE session_counters.session_id = n.session_id LIMIT 1
+    SELECT session_counters.next_sequence FROM session_counters WHERE session_counters.session_id = n.id LIMIT 1
 ) AS c ON true
 WHERE c.next_sequence IS DISTINCT FROM n.next_sequence
 `
 
 type SessionListMovedParams struct {
-	SessionIds    []pgtype.UUID
+	Ids           []pgtype.UUID
 	NextSequences []int64
 }
 
 type SessionListMovedRow struct {
-	SessionID    pgtype.UUID
+	ID           pgtype.UUID
 	NextSequence int64
 }
 
@@ -191,7 +191,7 @@ type SessionListMovedRow struct {
 // -1 if they do not exist. It is the poll of those who follow sessions: a look-up of each counter row, and an empty answer
 // where nothing is new.
 func (q *Queries) SessionListMoved(ctx context.Context, db DBTX, arg SessionListMovedParams) ([]SessionListMovedRow, error) {
-	rows, err := db.Query(ctx, sessionListMoved, arg.SessionIds, arg.NextSequences)
+	rows, err := db.Query(ctx, sessionListMoved, arg.Ids, arg.NextSequences)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (q *Queries) SessionListMoved(ctx context.Context, db DBTX, arg SessionList
 	var items []SessionListMovedRow
 	for rows.Next() {
 		var i SessionListMovedRow
-		if err := rows.Scan(&i.SessionID, &i.NextSequence); err != nil {
+		if err := rows.Scan(&i.ID, &i.NextSequence); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

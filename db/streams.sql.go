@@ -322,30 +322,30 @@ func (q *Queries) StreamListChanged(ctx context.Context, db DBTX, arg StreamList
 }
 
 const streamListMoved = `-- name: StreamListMoved :many
-SELECT n.stream_id::uuid AS stream_id, (CASE WHEN s.lives THEN s.next_sequence ELSE -1 END)::bigint AS next_sequence
-FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (stream_id, next_sequence)
+SELECT n.id::uuid AS id, (CASE WHEN s.lives THEN s.next_sequence ELSE -1 END)::bigint AS next_sequence
+FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (id, next_sequence)
 LEFT JOIN LATERAL (
-    SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = n.stream_id ORDER BY p.sequence DESC LIMIT 1), 0) AS next_sequence,
+    SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = n.id ORDER BY p.sequence DESC LIMIT 1), 0) AS next_sequence,
         streams.status = 'open' AND streams.expires_at > statement_timestamp() AS lives FROM streams
-    WHERE streams.id = n.stream_id LIMIT 1
+    WHERE streams.id = n.id LIMIT 1
 ) AS s ON true
 WHERE s.lives IS NOT TRUE OR s.next_sequence <> n.next_sequence
 `
 
 type StreamListMovedParams struct {
-	StreamIds     []pgtype.UUID
+	Ids           []pgtype.UUID
 	NextSequences []int64
 }
 
 type StreamListMovedRow struct {
-	StreamID     pgtype.UUID
+	ID           pgtype.UUID
 	NextSequence int64
 }
 
 // Index: streams_pkey, stream_parts_pkey, backwards. SessionListMoved for streams: returns those whose next sequence is not the given one, with the actual
 // one, and those that have ended, expired or are missing, with -1.
 func (q *Queries) StreamListMoved(ctx context.Context, db DBTX, arg StreamListMovedParams) ([]StreamListMovedRow, error) {
-	rows, err := db.Query(ctx, streamListMoved, arg.StreamIds, arg.NextSequences)
+	rows, err := db.Query(ctx, streamListMoved, arg.Ids, arg.NextSequences)
 	if err != nil {
 		return nil, err
 	}
@@ -353,7 +353,7 @@ func (q *Queries) StreamListMoved(ctx context.Context, db DBTX, arg StreamListMo
 	var items []StreamListMovedRow
 	for rows.Next() {
 		var i StreamListMovedRow
-		if err := rows.Scan(&i.StreamID, &i.NextSequence); err != nil {
+		if err := rows.Scan(&i.ID, &i.NextSequence); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

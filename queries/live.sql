@@ -35,10 +35,10 @@ ORDER BY f.place, f.sequence;
 -- Index: session_counters_pkey. Returns those of the sessions whose next sequence is not the given one, with the actual one, or
 -- -1 if they do not exist. It is the poll of those who follow sessions: a look-up of each counter row, and an empty answer
 -- where nothing is new.
-SELECT n.session_id::uuid AS session_id, coalesce(c.next_sequence, -1)::bigint AS next_sequence
-FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @next_sequences::bigint[]))) AS n (session_id, next_sequence)
+SELECT n.id::uuid AS id, coalesce(c.next_sequence, -1)::bigint AS next_sequence
+FROM ROWS FROM (unnest((SELECT @ids::uuid[])), unnest((SELECT @next_sequences::bigint[]))) AS n (id, next_sequence)
 LEFT JOIN LATERAL (
-    SELECT session_counters.next_sequence FROM session_counters WHERE session_counters.session_id = n.session_id LIMIT 1
+    SELECT session_counters.next_sequence FROM session_counters WHERE session_counters.session_id = n.id LIMIT 1
 ) AS c ON true
 WHERE c.next_sequence IS DISTINCT FROM n.next_sequence;
 

@@ -206,12 +206,12 @@ ORDER BY f.place, f.sequence;
 -- name: StreamListMoved :many
 -- Index: streams_pkey, stream_parts_pkey, backwards. SessionListMoved for streams: returns those whose next sequence is not the given one, with the actual
 -- one, and those that have ended, expired or are missing, with -1.
-SELECT n.stream_id::uuid AS stream_id, (CASE WHEN s.lives THEN s.next_sequence ELSE -1 END)::bigint AS next_sequence
-FROM ROWS FROM (unnest((SELECT @stream_ids::uuid[])), unnest((SELECT @next_sequences::bigint[]))) AS n (stream_id, next_sequence)
+SELECT n.id::uuid AS id, (CASE WHEN s.lives THEN s.next_sequence ELSE -1 END)::bigint AS next_sequence
+FROM ROWS FROM (unnest((SELECT @ids::uuid[])), unnest((SELECT @next_sequences::bigint[]))) AS n (id, next_sequence)
 LEFT JOIN LATERAL (
-    SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = n.stream_id ORDER BY p.sequence DESC LIMIT 1), 0) AS next_sequence,
+    SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = n.id ORDER BY p.sequence DESC LIMIT 1), 0) AS next_sequence,
         streams.status = 'open' AND streams.expires_at > statement_timestamp() AS lives FROM streams
-    WHERE streams.id = n.stream_id LIMIT 1
+    WHERE streams.id = n.id LIMIT 1
 ) AS s ON true
 WHERE s.lives IS NOT TRUE OR s.next_sequence <> n.next_sequence;
 

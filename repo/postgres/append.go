@@ -24,7 +24,7 @@ func (s *sessions) Append(ctx context.Context, sessionID repo.ID, messages ...re
 }
 
 func (s *sessions) appendOne(ctx context.Context, a *write.Turn) (repo.AppendedTurn, error) {
-	err := s.exec.(appends).append(ctx, a)
+	err := s.exec.append(ctx, a)
 	switch {
 	case conn.IsNoRows(err):
 		return repo.AppendedTurn{}, s.orMissing(err, a.SessionID)
@@ -66,40 +66,25 @@ func (s *sessions) stored(ctx context.Context, sessionID repo.ID, messages []rep
 	return result, nil
 }
 
-// appends is an executor that makes turns. It sets their outcomes.
-type appends interface {
-	append(ctx context.Context, a *write.Turn) error
-}
-
-var (
-	_ appends = (*pooled)(nil)
-	_ appends = bound{}
-)
-
 func (p *pooled) append(ctx context.Context, a *write.Turn) error {
 	return p.submitted(ctx, "append", a, func() error { return committerOf(p, newTurns).Make(ctx, a) })
 }
 
-// turns is the committer of turns.
-type turns struct{ *write.Appender }
-
-func newTurns(p *pooled) turns {
-	return turns{write.New(p.conns, p.budget, func(made ...*write.Turn) {
+func newTurns(p *pooled) *write.Appender {
+	return write.New(p.conns, p.budget, func(made ...*write.Turn) {
 		var news []news
 		for _, a := range made {
-			news = append(news, newsOf(a)...)
+			news = append(news, newsOfTurn(a)...)
 		}
 		p.changed(news...)
-	})}
+	})
 }
-
-func (t turns) close() { t.Close() }
 
 // append waits for the counter row.
 func (b bound) append(ctx context.Context, a *write.Turn) error {
 	err := b.read(ctx, func(q db.DBTX) error { return write.AppendInTx(ctx, q, a) })
 	if err == nil {
-		b.changed(newsOf(a)...)
+		b.changed(newsOfTurn(a)...)
 	}
 	return err
 }

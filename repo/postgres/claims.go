@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/rules"
@@ -24,7 +23,7 @@ func (p *plans) Claim(ctx context.Context, asked repo.Claim) ([]repo.ClaimedPlan
 }
 
 func (p *plans) claim(ctx context.Context, asked repo.Claim) ([]repo.ClaimedPlan, error) {
-	rows, err := p.exec.(claims).claim(ctx, asked)
+	rows, err := p.exec.claim(ctx, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -40,53 +39,14 @@ func (p *plans) claim(ctx context.Context, asked repo.Claim) ([]repo.ClaimedPlan
 	return claimed, nil
 }
 
-// claimOrWait holds no connection while it waits. If the database goes away meanwhile, it
-// waits until that is back.
-func (p *plans) claimOrWait(ctx context.Context, asked repo.Claim) (claimed []repo.ClaimedPlan, err error) {
-	pool, ok := p.exec.(*pooled)
-	if !ok {
-		return nil, rules.CannotWait()
-	}
-	if err := pool.enter(ctx); err != nil {
-		return nil, err
-	}
-	// Not inside of the gate: Close ends those who wait, and does not wait for them.
-	pool.gate.leave()
-	looked := false
-	err = pool.live.awaitPlans(ctx, pool.gate.closing, asked, func() (bool, error) {
-		claimed, err = p.claim(ctx, asked)
-		if looked && errors.Is(err, repo.ErrUnavailable) && ctx.Err() == nil {
-			return false, nil
-		}
-		looked = true
-		return len(claimed) > 0, err
-	})
-	return claimed, err
-}
-
-// claims is an executor that makes claims.
-type claims interface {
-	claim(ctx context.Context, asked repo.Claim) ([]claim.Claimed, error)
-}
-
-var (
-	_ claims = (*pooled)(nil)
-	_ claims = bound{}
-)
-
-// committedClaims is the committer of claims.
-type committedClaims struct{ *claim.Claimer }
-
-func newCommittedClaims(p *pooled) committedClaims { return committedClaims{claim.New(p.budget)} }
-
-func (c committedClaims) close() { c.Close() }
+func newClaims(p *pooled) *claim.Claimer { return claim.New(p.budget) }
 
 func (p *pooled) claim(ctx context.Context, asked repo.Claim) ([]claim.Claimed, error) {
 	one, err := claim.NewClaiming(asked)
 	if err != nil {
 		return nil, err
 	}
-	err = p.submitted(ctx, "claim", one, func() error { return committerOf(p, newCommittedClaims).Make(ctx, one) })
+	err = p.submitted(ctx, "claim", one, func() error { return committerOf(p, newClaims).Make(ctx, one) })
 	committerOf(p, newPlanSweeper).wake()
 	if err != nil {
 		return nil, err // one may still be in a group

@@ -13,7 +13,7 @@ type committers struct {
 	made   sync.Map // of reflect.Type to closer
 }
 
-type closer interface{ close() }
+type closer interface{ Close() }
 
 // committerOf returns the committer of a type, made by the function if it is the first use.
 func committerOf[C closer](p *pooled, newC func(*pooled) C) C {
@@ -28,7 +28,7 @@ func committerOf[C closer](p *pooled, newC func(*pooled) C) C {
 	}
 	c := newC(p)
 	if p.committers.closed {
-		c.close() // it refuses what is submitted
+		c.Close() // it refuses what is submitted
 	}
 	p.committers.made.Store(of, c)
 	return c
@@ -40,7 +40,7 @@ func (c *committers) close() {
 	defer c.mu.Unlock()
 	c.closed = true
 	c.made.Range(func(_, made any) bool {
-		made.(closer).close()
+		made.(closer).Close()
 		return true
 	})
 }

@@ -87,7 +87,7 @@ func (s *sessions) deleted(remains bool, all ...*removal.Deletion) {
 	for _, d := range all {
 		if d.Err == nil {
 			_ = s.exec.noted(convert.SessionNotFound(d.ID)) // which it is from now on
-			changed = append(changed, news{Key: d.ID, Next: follow.Look})
+			changed = append(changed, grown(d.ID, follow.Look))
 		}
 	}
 	s.exec.changed(changed...)

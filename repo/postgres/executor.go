@@ -10,8 +10,11 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/inside"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/cache"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/claim"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/write"
 )
 
 // executor runs an operation's statements. There are two: on the pool, where
@@ -45,26 +48,34 @@ type executor interface {
 	// all of its messages.
 	branched(id repo.ID) bool
 	branch(id repo.ID)
-	// changed says which sessions or streams an operation has changed, other than by append, for
-	// those who follow them.
+	// changed says what an operation has changed, other than by append, for those who follow it, or wait for it.
 	changed(news ...news)
-	// queued says of which namespaces an operation has queued plans, for those who wait
-	// for them.
-	queued(namespaces ...string)
-	// freed says which leases an operation has ended, for their holders and those who wait for them.
-	freed(keys ...repo.LeaseKey)
+
+	// append makes a turn, and sets its outcome.
+	append(ctx context.Context, a *write.Turn) error
+	// appendParts appends parts. If they may be stored already, it returns errRepeated.
+	appendParts(ctx context.Context, a *partsAppending) error
+	// transition makes a transition with others. Not done and without an error: it is left to the caller.
+	transition(ctx context.Context, one *moving) error
+	claim(ctx context.Context, asked repo.Claim) ([]claim.Claimed, error)
 }
+
+var (
+	_ executor = (*pooled)(nil)
+	_ executor = bound{}
+)
 
 // pooled runs each operation on a connection of the pool, as a transaction of
 // its own.
 type pooled struct {
+	*keyCache
+
 	conns      conn.Conns
 	budget     *commit.Budget
 	committers *committers
 	live       *live
-	keys       *keyCache
 	viewed     *known
-	actions    *actionCache
+	actions    *cache.Cache[repo.ActionName, repo.Action]
 	gate       *gate
 }
 
@@ -129,10 +140,6 @@ func (p *pooled) atomically(ctx context.Context, statements func(db.DBTX) error)
 
 func (p *pooled) changed(news ...news) { p.live.changed(news...) }
 
-func (p *pooled) queued(namespaces ...string) { p.live.queued(namespaces...) }
-
-func (p *pooled) freed(keys ...repo.LeaseKey) { p.live.freed(keys...) }
-
 // enter begins an operation. It refuses one inside a transaction on the same pool,
 // which may hold the connection or the row for which the operation would wait.
 func (p *pooled) enter(ctx context.Context) error {
@@ -169,14 +176,11 @@ func (p *pooled) retried(ctx context.Context, operation func() error) error {
 // bound runs operations in a transaction that its owner ends. Since operations do not
 // commit, the outcome of a failed one is never in doubt.
 type bound struct {
+	*keyCache // the store's. Nil: there is no store
+
 	tx pgx.Tx
-	// news, queues and frees have what is to be told after the commit. Nil: nobody here learns of
-	// that.
-	news   *[]news
-	queues *[]string
-	frees  *[]repo.LeaseKey
-	// keys are the store's. Nil: there is no store.
-	keys *keyCache
+	// news is what is to be told after the commit. Nil: nobody here learns of that.
+	news *[]news
 }
 
 func (b bound) read(ctx context.Context, statements func(db.DBTX) error) error {
@@ -199,18 +203,6 @@ func (b bound) writeByID(ctx context.Context, statement func(db.DBTX) error) err
 func (b bound) changed(news ...news) {
 	if b.news != nil {
 		*b.news = append(*b.news, news...)
-	}
-}
-
-func (b bound) queued(namespaces ...string) {
-	if b.queues != nil {
-		*b.queues = append(*b.queues, namespaces...)
-	}
-}
-
-func (b bound) freed(keys ...repo.LeaseKey) {
-	if b.frees != nil {
-		*b.frees = append(*b.frees, keys...)
 	}
 }
 

@@ -115,7 +115,7 @@ func (s *sessions) Import(ctx context.Context, r io.Reader, restore bool) (repo.
 		return repo.Session{}, err
 	}
 	s.learn("session", session.ID)
-	s.exec.changed(news{Key: session.ID, Next: follow.Look})
+	s.exec.changed(grown(session.ID, follow.Look))
 	return session, nil
 }
 

@@ -154,16 +154,19 @@ func newsParams(positions []follow.Position[repo.ID]) (ids []pgtype.UUID, froms 
 	return ids, froms, int32(most), int64(min(maxNewsBytes, maxSessionBytes*len(positions)))
 }
 
-// moved implements follow.Config.Newest.
-func (l *live) moved(ctx context.Context, known []news) (moved []news, err error) {
-	var ids []pgtype.UUID
-	var nexts []int64
+// movedParams returns sessions as the arrays that a statement unnests.
+func movedParams(known []newest) (params db.SessionListMovedParams) {
 	for _, k := range known {
-		ids, nexts = append(ids, convert.UUID(k.Key)), append(nexts, k.Next)
+		params.Ids, params.NextSequences = append(params.Ids, convert.UUID(k.Key)), append(params.NextSequences, k.Next)
 	}
+	return params
+}
+
+// moved implements follow.Config.Newest.
+func (l *live) moved(ctx context.Context, known []newest) (moved []newest, err error) {
 	err = l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
-		rows, err := queries.SessionListMoved(ctx, q, db.SessionListMovedParams{SessionIds: ids, NextSequences: nexts})
-		moved = convert.Each(rows, func(r db.SessionListMovedRow) news { return news{Key: r.SessionID.Bytes, Next: r.NextSequence} })
+		rows, err := queries.SessionListMoved(ctx, q, movedParams(known))
+		moved = convert.Each(rows, func(r db.SessionListMovedRow) newest { return newest{Key: r.ID.Bytes, Next: r.NextSequence} })
 		return err
 	})
 	return moved, err

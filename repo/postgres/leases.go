@@ -163,7 +163,7 @@ func (l *leases) Release(ctx context.Context, lease repo.Lease) error {
 	params := db.LeaseReleaseParams{Namespace: namespace, Kind: lease.Key.Kind, Name: name, Fence: lease.Fence}
 	released, err := l.release(ctx, l.exec.writeByID, func(q db.DBTX) (int64, error) { return queries.LeaseRelease(ctx, q, params) })
 	if released > 0 {
-		l.exec.freed(lease.Key)
+		l.exec.changed(freed(lease.Key)...)
 	}
 	return err
 }
@@ -176,17 +176,17 @@ func (l *leases) ReleaseAll(ctx context.Context, owner string) (int64, error) {
 	if l.view != "" && l.view != convert.LeaseNamespace {
 		params.Namespaces = append(params.Namespaces, l.view)
 	}
-	var freed []repo.LeaseKey
+	var keys []repo.LeaseKey
 	released, err := l.release(ctx, l.exec.write, func(q db.DBTX) (released int64, err error) {
 		rows, err := queries.LeaseReleaseAll(ctx, q, params)
-		freed = nil
+		keys = nil
 		for _, row := range rows {
 			released = row.Released
-			freed = append(freed, l.in(repo.LeaseKey{Kind: row.Kind, Name: row.Name}))
+			keys = append(keys, l.in(repo.LeaseKey{Kind: row.Kind, Name: row.Name}))
 		}
 		return released, err
 	})
-	l.exec.freed(freed...)
+	l.exec.changed(freed(keys...)...)
 	return released, err
 }
 

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,27 +14,38 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
 )
 
-// news says that a session has messages, or a stream parts, below a sequence. Which of
-// them it is does not matter to a hint, since their ids differ.
-type news = follow.News[repo.ID]
+// news is what others may wait for, of a kind.
+type news = follow.News[follow.Subject]
+
+const (
+	// aboutMessages: a session has messages, or a stream parts, below a sequence. Which of them it is does not matter to a hint, since
+	// their ids differ.
+	aboutMessages = 'm'
+	// aboutStreams: a stream of a session was opened.
+	aboutStreams = 's'
+	// aboutQueue: a plan of a namespace was queued, or may be claimed now. The key is the namespace's digest.
+	aboutQueue = 'q'
+	// aboutLease: a lease has ended before its time. The key is that of the lease, as a digest.
+	aboutLease = 'l'
+)
+
+func newsOf(kind byte, key [16]byte) news {
+	return news{Key: follow.Subject{Kind: kind, Key: key}, Next: follow.Look}
+}
+
+// grown says that a session has messages, or a stream parts, below a sequence.
+func grown(id repo.ID, next int64) news {
+	return news{Key: follow.Subject{Kind: aboutMessages, Key: id}, Next: next}
+}
+
+// newest is the next sequence of a session or a stream.
+type newest = follow.News[repo.ID]
 
 // The intervals of the poll: while the listener listens, what it finds is only what
 // writers did not announce.
 const (
 	pollListening = 900 * time.Millisecond
 	pollDeaf      = 450 * time.Millisecond
-)
-
-// aboutMessages is the kind of news that are about a session's messages or a stream's
-// parts.
-const aboutMessages = 'm'
-
-// aboutStreams is the kind of news that say that a stream of a session was opened, and streamOpened
-// the Next of news that become such. planQueued is that of news about a queue.
-const (
-	aboutStreams = 's'
-	streamOpened = follow.Look - 1
-	planQueued   = follow.Look - 2
 )
 
 // live tells those who follow sessions and streams, and those who wait for plans, what is
@@ -52,28 +62,38 @@ type live struct {
 	notifier  *follow.Notifier
 	listener  *follow.Listener
 	listening atomic.Bool
+	// all are those who wait.
+	all []waiters
+}
+
+type waiters interface {
+	Poke()
+	Close()
 }
 
 func newLive(conns conn.Conns) *live {
 	l := &live{conns: conns}
 	l.listener = follow.NewListener(follow.ListenerConfig{Connect: l.connect, Connected: l.connected, Heard: l.heard})
-	l.messages = follow.New(follow.Config[repo.ID, repo.Message]{
-		Read:      l.readMessages,
-		Newest:    l.moved,
-		Size:      messageBytes,
-		Passes:    conn.IsPassing,
-		Alone:     conn.IsAnswered,
-		Interval:  l.interval,
-		Readers:   readerBound(int(conns.Pool.Config().MaxConns)),
-		Positions: maxPositions,
-	})
-	l.parts = l.newPartsHub()
+	l.messages = newHub(l, l.readMessages, l.moved, messageBytes)
+	l.parts = newHub(l, l.readParts, l.movedStreams, func(p repo.StreamPart) int { return len(p.Data) })
 	l.streams = follow.NewWaiters(follow.WaitersConfig[openStreams]{Poll: l.otherStreams, Passes: conn.IsPassing, Interval: l.interval})
 	l.claims = follow.NewWaiters(follow.WaitersConfig[repo.Claim]{Poll: l.claimable, Passes: conn.IsPassing, Interval: l.interval})
 	l.free = follow.NewWaiters(follow.WaitersConfig[repo.NewLease]{Poll: l.freeLeases, Passes: conn.IsPassing, Interval: l.interval, Ordered: true})
 	l.ended = follow.NewWaiters(follow.WaitersConfig[repo.Lease]{Poll: l.endedLeases, Passes: conn.IsPassing, Interval: l.interval})
+	l.all = []waiters{l.messages, l.parts, l.streams, l.claims, l.free, l.ended}
 	l.notifier = follow.NewNotifier(l.notify)
 	return l
+}
+
+// newHub returns the followers of sessions, or of streams.
+func newHub[Item any](
+	l *live, read func(context.Context, []follow.Position[repo.ID]) ([]follow.Found[Item], error),
+	moved func(context.Context, []newest) ([]newest, error), size func(Item) int,
+) *follow.Hub[repo.ID, Item] {
+	return follow.New(follow.Config[repo.ID, Item]{
+		Read: read, Newest: moved, Size: size, Passes: conn.IsPassing, Alone: conn.IsAnswered, Interval: l.interval,
+		Readers: readerBound(int(l.conns.Pool.Config().MaxConns)), Positions: maxPositions,
+	})
 }
 
 // readerBound is how many connections may read for those who follow: with several, one is for
@@ -82,38 +102,39 @@ func readerBound(connections int) int { return min(1+connections/2, 5) }
 
 func (l *live) close() {
 	l.listener.Close()
-	l.messages.Close()
-	l.parts.Close()
-	l.streams.Close()
-	l.claims.Close()
-	l.free.Close()
-	l.ended.Close()
+	for _, one := range l.all {
+		one.Close()
+	}
 	l.notifier.Close()
 }
 
 // changed announces what an operation has committed.
-func (l *live) changed(news ...news) {
-	if len(news) == 0 {
-		return
+func (l *live) changed(all ...news) {
+	if len(all) > 0 {
+		l.tell(all)
+		l.notifier.Add(all...)
 	}
-	about := make([]follow.News[follow.Subject], len(news))
-	for i, n := range news {
-		if n.Next == streamOpened {
-			l.streams.Tell(n.Key)
-			about[i] = follow.News[follow.Subject]{Key: follow.Subject{Kind: aboutStreams, Key: n.Key}, Next: follow.Look}
-			continue
+}
+
+// tell tells those of this process.
+func (l *live) tell(all []news) {
+	var about []newest
+	for _, n := range all {
+		switch key := n.Key.Key; n.Key.Kind {
+		case aboutMessages:
+			about = append(about, newest{Key: key, Next: n.Next})
+		case aboutStreams:
+			l.streams.Tell(key)
+		case aboutQueue:
+			l.claims.Tell(key, anyQueue)
+		case aboutLease:
+			l.lately.add(key)
+			l.ended.Tell(key)
+			l.free.Tell(key)
 		}
-		if n.Next == planQueued {
-			l.claims.Tell(n.Key, anyQueue)
-			about[i] = follow.News[follow.Subject]{Key: follow.Subject{Kind: aboutQueue, Key: n.Key}, Next: follow.Look}
-			continue
-		}
-		about[i] = follow.News[follow.Subject]{Key: follow.Subject{Kind: aboutMessages, Key: n.Key}, Next: n.Next}
 	}
-	news = slices.DeleteFunc(slices.Clone(news), func(n follow.News[repo.ID]) bool { return n.Next == streamOpened || n.Next == planQueued })
-	l.messages.Tell(news...)
-	l.parts.Tell(news...)
-	l.notifier.Add(about...)
+	l.messages.Tell(about...)
+	l.parts.Tell(about...)
 }
 
 // notifyLock is the class of the advisory lock of those who listen. The number is
@@ -170,30 +191,41 @@ func (l *live) interval() time.Duration {
 
 func (l *live) connected(listening bool, _ error) {
 	l.listening.Store(listening)
-	l.messages.Poke()
-	l.parts.Poke()
-	l.streams.Poke()
-	l.claims.Poke()
-	l.free.Poke()
-	l.ended.Poke()
+	for _, one := range l.all {
+		one.Poke()
+	}
 }
 
-func (l *live) heard(payload string) {
-	var about []news
-	for _, n := range follow.Decode(payload) {
-		switch n.Key.Kind {
-		case aboutMessages:
-			about = append(about, news{Key: n.Key.Key, Next: n.Next})
-		case aboutStreams:
-			l.streams.Tell(n.Key.Key)
-		case aboutQueue:
-			l.claims.Tell(n.Key.Key, anyQueue)
-		case aboutLease:
-			l.heardFreed(n.Key.Key)
-		}
+func (l *live) heard(payload string) { l.tell(follow.Decode(payload)) }
+
+// awaited has a caller wait: see follow.Waiters. It is not inside of the gate: Close ends the wait, and does not wait for it.
+func awaited[Filter any](
+	ctx context.Context, p *pooled, of *follow.Waiters[Filter], key string, filter Filter, about [][16]byte, look func() (bool, error),
+) error {
+	if err := p.usable(ctx); err != nil {
+		return err
 	}
-	l.messages.Tell(about...)
-	l.parts.Tell(about...)
+	defer p.live.listener.Use()() //nolint:contextcheck // its goroutine is not one of those who wait
+	err := of.Await(ctx, p.gate.closing, key, filter, about, look)
+	if errors.Is(err, follow.ErrClosed) {
+		return repo.ErrClosed
+	}
+	return err
+}
+
+// polled returns of which of the filters a statement has returned a place. of: whose a place is.
+func (l *live) polled(
+	ctx context.Context, filters int, of func(place int64) int, list func(context.Context, db.DBTX) ([]int64, error),
+) ([]bool, error) {
+	some := make([]bool, filters)
+	err := l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
+		places, err := list(ctx, q)
+		for _, place := range places {
+			some[of(place)] = true
+		}
+		return err
+	})
+	return some, err
 }
 
 // connect makes the listener's connection. It is not one of the pool's, since it is kept

@@ -8,16 +8,13 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore/db"
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/claim"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
-	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
 )
 
-// aboutQueue is the kind of news that say that a plan of a namespace was queued.
-const aboutQueue = 'q'
-
-// queueOf is what such news have: the digest of the namespace.
+// queueOf is what news about a queue have: the digest of the namespace.
 func queueOf(namespace string) (key [16]byte) {
 	sum := sha256.Sum256([]byte(namespace))
 	copy(key[:], sum[:])
@@ -30,34 +27,36 @@ var anyQueue [16]byte
 // claimEnded tells those of this process who wait that a claim has ended: a limit may allow another one.
 func (l *live) claimEnded(namespace string) { l.claims.Tell(queueOf(namespace), anyQueue) }
 
-// queued announces that plans of namespaces were queued, or that their claims have ended.
-func (l *live) queued(namespaces ...string) {
-	for _, namespace := range namespaces {
-		key := queueOf(namespace)
-		l.claims.Tell(key, anyQueue)
-		l.notifier.Add(follow.News[follow.Subject]{Key: follow.Subject{Kind: aboutQueue, Key: key}, Next: follow.Look})
-	}
+// queued says that plans of namespaces were queued, or may be claimed now.
+func queued(namespaces ...string) []news {
+	return convert.Each(namespaces, func(namespace string) news { return newsOf(aboutQueue, queueOf(namespace)) })
 }
 
-// awaitPlans calls look until it finds something: see follow.Waiters.
-func (l *live) awaitPlans(ctx context.Context, stop <-chan struct{}, asked repo.Claim, look func() (bool, error)) error {
-	defer l.listener.Use()() //nolint:contextcheck // its goroutine is not one of those who wait
-	about := make([][16]byte, len(asked.Namespaces))
-	for i, namespace := range asked.Namespaces {
-		about[i] = queueOf(namespace)
+// claimOrWait holds no connection while it waits. If the database goes away meanwhile, it
+// waits until that is back.
+func (p *plans) claimOrWait(ctx context.Context, asked repo.Claim) (claimed []repo.ClaimedPlan, err error) {
+	pool, ok := p.exec.(*pooled)
+	if !ok {
+		return nil, rules.CannotWait()
 	}
+	about := convert.Each(asked.Namespaces, queueOf)
 	if asked.AllNamespaces {
 		about = [][16]byte{anyQueue}
 	}
 	key, err := json.Marshal([]any{asked.Namespaces, asked.AllNamespaces, asked.Phases, asked.Actions})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = l.claims.Await(ctx, stop, string(key), asked, about, look)
-	if errors.Is(err, follow.ErrClosed) {
-		return repo.ErrClosed
-	}
-	return err
+	looked := false
+	err = awaited(ctx, pool, pool.live.claims, string(key), asked, about, func() (bool, error) {
+		claimed, err = p.claim(ctx, asked)
+		if looked && errors.Is(err, repo.ErrUnavailable) && ctx.Err() == nil {
+			return false, nil
+		}
+		looked = true
+		return len(claimed) > 0, err
+	})
+	return claimed, err
 }
 
 // claimable implements follow.WaitersConfig.Poll.

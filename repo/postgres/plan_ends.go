@@ -54,15 +54,15 @@ func (p *plans) Sweep(ctx context.Context, limit int) (swept int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	var queued []string
+	var ready []string
 	err = p.exec.write(ctx, func(q db.DBTX) error {
-		swept, queued, err = sweepPlans(ctx, q, limit)
+		swept, ready, err = sweepPlans(ctx, q, limit)
 		return err
 	})
 	if err != nil {
 		return 0, err
 	}
-	p.exec.queued(queued...)
+	p.exec.changed(queued(ready...)...)
 	return swept, nil
 }
 
@@ -95,26 +95,14 @@ const planSweepPause = 10 * time.Second
 type planSweeper struct{ sweeper }
 
 func newPlanSweeper(p *pooled) *planSweeper {
-	s := &planSweeper{}
-	s.conns, s.pause = p.conns, planSweepPause
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.sweep = func() {
-		for limit := limits.DefaultSweep; limit > 0 && s.ctx.Err() == nil; {
-			ctx, cancel := context.WithTimeout(s.ctx, sweepTimeout)
-			var swept int
-			var queued []string
-			err := s.conns.Run(ctx, conn.Committing, func(q db.DBTX) (err error) {
-				swept, queued, err = sweepPlans(ctx, q, limit)
-				return err
-			})
-			cancel()
-			switch p.live.queued(queued...); {
-			case err != nil:
-				limit /= 10
-			case swept == 0:
-				return
-			}
-		}
-	}
-	return s
+	return &planSweeper{newSweeper(planSweepPause, limits.DefaultSweep, func(ctx context.Context, limit int) (bool, error) {
+		var swept int
+		var ready []string
+		err := p.conns.Run(ctx, conn.Committing, func(q db.DBTX) (err error) {
+			swept, ready, err = sweepPlans(ctx, q, limit)
+			return err
+		})
+		p.changed(queued(ready...)...)
+		return swept > 0, err
+	})}
 }

@@ -20,7 +20,7 @@ func (p *plans) SetLimit(ctx context.Context, limit repo.PlanLimit) error {
 		})
 	})
 	if err == nil {
-		p.exec.queued(limit.Namespace) // more may be allowed now
+		p.exec.changed(queued(limit.Namespace)...) // more may be allowed now
 	}
 	return err
 }

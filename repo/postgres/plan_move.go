@@ -26,7 +26,7 @@ func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Tran
 		return p.cancel(ctx, id, cause)
 	}
 	one := &moving{id: id, transition: transition, cause: cause}
-	if err := p.exec.(transitions).transition(ctx, one); err != nil {
+	if err := p.exec.transition(ctx, one); err != nil {
 		return repo.Plan{}, err
 	}
 	if !one.done {
@@ -41,12 +41,12 @@ func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Tran
 // tellMoved tells those who wait for plans, and whoever works on this one. Who gave its fence is that.
 func (p *plans) tellMoved(from repo.PlanState, moved repo.Plan, cause repo.Cause) {
 	if moved.State == repo.PlanQueued {
-		p.exec.queued(moved.Namespace)
+		p.exec.changed(queued(moved.Namespace)...)
 	} else if pool, ok := p.exec.(*pooled); ok {
 		pool.live.claimEnded(moved.Namespace)
 	}
 	if from == repo.PlanProcessing && cause.Fence == 0 {
-		p.exec.freed(repo.PlanLease(moved.ID))
+		p.exec.changed(freed(repo.PlanLease(moved.ID))...)
 	}
 }
 
@@ -200,7 +200,7 @@ func (p *plans) cancel(ctx context.Context, id repo.ID, cause repo.Cause) (repo.
 	}
 	after.Moved = true
 	for _, id := range cancelled {
-		p.exec.freed(repo.PlanLease(id.Bytes))
+		p.exec.changed(freed(repo.PlanLease(id.Bytes))...)
 	}
 	if pool, ok := p.exec.(*pooled); ok {
 		pool.live.claimEnded(after.Namespace)

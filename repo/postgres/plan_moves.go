@@ -59,18 +59,6 @@ func newMover(p *pooled) *mover {
 	})}
 }
 
-func (m *mover) close() { m.Close() }
-
-// transitions is an executor that makes transitions together.
-type transitions interface {
-	transition(ctx context.Context, one *moving) error
-}
-
-var (
-	_ transitions = (*pooled)(nil)
-	_ transitions = bound{}
-)
-
 // transition makes a transition with others. Not done and without an error: it was left to the caller.
 func (p *pooled) transition(ctx context.Context, one *moving) error {
 	err := p.submitted(ctx, "transition", one, func() error { return committerOf(p, newMover).Submit(ctx, one.id, one) })

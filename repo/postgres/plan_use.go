@@ -131,7 +131,7 @@ func (p *plans) use(ctx context.Context, id repo.ID, name repo.ActionName, use r
 		return repo.Plan{}, err
 	}
 	p.learn("plan", plan.ID)
-	p.exec.queued(plan.Namespace)
+	p.exec.changed(queued(plan.Namespace)...)
 	return plan, nil
 }
 

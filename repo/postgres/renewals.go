@@ -80,9 +80,10 @@ func newRenewer(p *pooled) *renewer {
 	return r
 }
 
-func (r *renewer) close() {
+// Close waits for the groups under way, and closes the connection.
+func (r *renewer) Close() {
 	if r.err == nil {
-		r.Close()
+		r.Committer.Close()
 		r.beside.Close()
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/observe"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/cache"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/commit"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 )
@@ -57,8 +58,8 @@ var _ repo.Store = (*Store)(nil)
 func New(pool pgsettings.Checked, options Options) *Store {
 	way := conn.New(pool.Pool, options.Observer)
 	store := storeOn(&pooled{
-		conns: way, budget: commit.NewBudget(way), committers: &committers{}, live: newLive(way), keys: &keyCache{}, actions: &actionCache{},
-		viewed: &known{}, gate: newGate(),
+		conns: way, budget: commit.NewBudget(way), committers: &committers{}, live: newLive(way), keyCache: &keyCache{},
+		actions: &cache.Cache[repo.ActionName, repo.Action]{}, viewed: &known{}, gate: newGate(),
 	}, options)
 	store.owner = true
 	return store

@@ -68,10 +68,10 @@ func (s *streams) Open(ctx context.Context, stream repo.NewStream) (repo.Stream,
 	}
 	var told []news
 	if stream.Restart && opened.Next > 0 {
-		told = append(told, news{Key: opened.ID, Next: opened.Next})
+		told = append(told, grown(opened.ID, opened.Next))
 	}
 	if !opened.Session.IsZero() {
-		told = append(told, news{Key: opened.Session, Next: streamOpened})
+		told = append(told, newsOf(aboutStreams, opened.Session))
 	}
 	s.learn("stream", opened.ID)
 	s.exec.changed(told...)
@@ -82,7 +82,7 @@ func (s *streams) Open(ctx context.Context, stream repo.NewStream) (repo.Stream,
 // sweep has the store remove streams that have expired, not in the caller's time.
 func (s *streams) sweep() {
 	if p, ok := s.exec.(*pooled); ok {
-		committerOf(p, newSweeper).wake()
+		committerOf(p, newStreamSweeper).wake()
 	}
 }
 
@@ -158,7 +158,7 @@ func (s *streams) Append(ctx context.Context, stream repo.Stream, parts ...[]byt
 		return stream.Next, cmp.Or(err, rules.StreamGone(stream.Key, stream.ID))
 	}
 	a := &partsAppending{stream: stream, parts: parts}
-	if err = s.exec.(partAppends).appendParts(ctx, a); errors.Is(err, errRepeated) {
+	if err = s.exec.appendParts(ctx, a); errors.Is(err, errRepeated) {
 		err = s.compare(ctx, a)
 	}
 	if err != nil {
@@ -239,7 +239,7 @@ func (s *streams) end(ctx context.Context, stream repo.Stream, status repo.Strea
 		return err
 	}
 	if refused == nil {
-		s.exec.changed(news{Key: stream.ID, Next: follow.Look})
+		s.exec.changed(grown(stream.ID, follow.Look))
 	}
 	return refused
 }
@@ -293,7 +293,7 @@ func (s *streams) Delete(ctx context.Context, key string) error {
 		}
 		return err
 	}
-	s.exec.changed(convert.Each(ids, func(id pgtype.UUID) news { return news{Key: id.Bytes, Next: follow.Look} })...)
+	s.exec.changed(convert.Each(ids, func(id pgtype.UUID) news { return grown(id.Bytes, follow.Look) })...)
 	s.sweep()
 	return nil
 }

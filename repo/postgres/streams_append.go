@@ -88,19 +88,6 @@ func newPartsAppender(pool *pooled) *partsAppender {
 	return p
 }
 
-func (p *partsAppender) close() { p.Close() }
-
-// partAppends is an executor that appends parts. If they may be stored already, it returns
-// errRepeated.
-type partAppends interface {
-	appendParts(ctx context.Context, a *partsAppending) error
-}
-
-var (
-	_ partAppends = (*pooled)(nil)
-	_ partAppends = bound{}
-)
-
 // appendParts appends parts together with others.
 func (p *pooled) appendParts(ctx context.Context, a *partsAppending) error {
 	return p.submitted(ctx, "parts", a, func() error { return committerOf(p, newPartsAppender).Submit(ctx, a.stream.ID, a) })
@@ -128,7 +115,7 @@ func (b bound) appendParts(ctx context.Context, a *partsAppending) error {
 	case !run.fits():
 		return a.refusal(run.row)
 	}
-	b.changed(news{Key: a.stream.ID, Next: a.next()})
+	b.changed(grown(a.stream.ID, a.next()))
 	return nil
 }
 
@@ -264,11 +251,7 @@ func (w *partsWriter) refuse(run *partsRun) {
 
 // stored gives the appends of runs their answer.
 func (w *partsWriter) stored(runs ...*partsRun) {
-	all := make([]news, len(runs))
-	for i, run := range runs {
-		all[i] = news{Key: run.last().stream.ID, Next: run.last().next()}
-	}
-	w.appender.tell(all...)
+	w.appender.tell(convert.Each(runs, func(run *partsRun) news { return grown(run.last().stream.ID, run.last().next()) })...)
 	for _, run := range runs {
 		for _, t := range run.tasks {
 			w.Done(t, nil)

@@ -7,8 +7,6 @@ import (
 	"iter"
 	"strconv"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -122,7 +120,8 @@ func (s *streams) freshStreams(
 		_, err = look()
 		return fresh, err
 	}
-	return fresh, p.live.awaitStreams(ctx, p.gate.closing, openStreams{sessionID, *known}, look)
+	key := string(sessionID[:]) + strconv.FormatInt(*known, 10)
+	return fresh, awaited(ctx, p, p.live.streams, key, openStreams{sessionID, *known}, [][16]byte{sessionID}, look)
 }
 
 // find returns the id of the stream to follow.
@@ -173,46 +172,14 @@ type openStreams struct {
 	fences  int64
 }
 
-// awaitStreams calls look until it finds something: see follow.Waiters.
-func (l *live) awaitStreams(ctx context.Context, stop <-chan struct{}, known openStreams, look func() (bool, error)) error {
-	defer l.listener.Use()() //nolint:contextcheck // its goroutine is not one of those who wait
-	key := string(known.session[:]) + strconv.FormatInt(known.fences, 10)
-	err := l.streams.Await(ctx, stop, key, known, [][16]byte{known.session}, look)
-	if errors.Is(err, follow.ErrClosed) {
-		return repo.ErrClosed
-	}
-	return err
-}
-
 // otherStreams implements follow.WaitersConfig.Poll.
 func (l *live) otherStreams(ctx context.Context, known []openStreams) ([]bool, error) {
-	sessions, fences := make([]pgtype.UUID, len(known)), make([]int64, len(known))
-	for i, k := range known {
-		sessions[i], fences[i] = convert.UUID(k.session), k.fences
+	var params db.StreamListChangedParams
+	for _, k := range known {
+		params.SessionIds, params.Known = append(params.SessionIds, convert.UUID(k.session)), append(params.Known, k.fences)
 	}
-	some := make([]bool, len(known))
-	err := l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
-		places, err := queries.StreamListChanged(ctx, q, db.StreamListChangedParams{SessionIds: sessions, Known: fences})
-		for _, place := range places {
-			some[place-1] = true
-		}
-		return err
-	})
-	return some, err
-}
-
-// newPartsHub returns the followers of streams. Their marks are zero: no two streams have
-// one id.
-func (l *live) newPartsHub() *follow.Hub[repo.ID, repo.StreamPart] {
-	return follow.New(follow.Config[repo.ID, repo.StreamPart]{
-		Read:      l.readParts,
-		Newest:    l.movedStreams,
-		Size:      func(p repo.StreamPart) int { return len(p.Data) },
-		Passes:    conn.IsPassing,
-		Alone:     conn.IsAnswered,
-		Interval:  l.interval,
-		Readers:   readerBound(int(l.conns.Pool.Config().MaxConns)),
-		Positions: maxPositions,
+	return l.polled(ctx, len(known), inOrder, func(ctx context.Context, q db.DBTX) ([]int64, error) {
+		return queries.StreamListChanged(ctx, q, params)
 	})
 }
 
@@ -260,15 +227,10 @@ func foundParts(positions []follow.Position[repo.ID], rows []db.StreamListNewsRo
 }
 
 // movedStreams implements follow.Config.Newest.
-func (l *live) movedStreams(ctx context.Context, known []news) (moved []news, err error) {
-	var ids []pgtype.UUID
-	var nexts []int64
-	for _, k := range known {
-		ids, nexts = append(ids, convert.UUID(k.Key)), append(nexts, k.Next)
-	}
+func (l *live) movedStreams(ctx context.Context, known []newest) (moved []newest, err error) {
 	err = l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
-		rows, err := queries.StreamListMoved(ctx, q, db.StreamListMovedParams{StreamIds: ids, NextSequences: nexts})
-		moved = convert.Each(rows, func(r db.StreamListMovedRow) news { return news{Key: r.StreamID.Bytes, Next: r.NextSequence} })
+		rows, err := queries.StreamListMoved(ctx, q, db.StreamListMovedParams(movedParams(known)))
+		moved = convert.Each(rows, func(r db.StreamListMovedRow) newest { return newest{Key: r.ID.Bytes, Next: r.NextSequence} })
 		return err
 	})
 	return moved, err

@@ -45,10 +45,11 @@ const (
 // sweeper removes what is left, such as of streams that have expired, in its own time: those who give it a
 // reason do not wait. It has a goroutine while there is something to do.
 type sweeper struct {
-	conns  conn.Conns
-	pause  time.Duration
-	sweep  func()
-	ctx    context.Context //nolint:containedctx // ends with close
+	pause time.Duration
+	// remove removes up to limit rows, and reports whether there may be more.
+	limit  int
+	remove func(ctx context.Context, limit int) (more bool, err error)
+	ctx    context.Context //nolint:containedctx // ends with Close
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
@@ -57,14 +58,13 @@ type sweeper struct {
 	awake, again bool
 }
 
-func newSweeper(p *pooled) *sweeper {
-	s := &sweeper{conns: p.conns, pause: sweepPause}
-	s.sweep = s.sweepStreams
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	return s
+func newSweeper(pause time.Duration, limit int, remove func(context.Context, int) (bool, error)) sweeper {
+	ctx, cancel := context.WithCancel(context.Background())
+	return sweeper{pause: pause, limit: limit, remove: remove, ctx: ctx, cancel: cancel}
 }
 
-func (s *sweeper) close() {
+// Close ends a sweep.
+func (s *sweeper) Close() {
 	s.mu.Lock()
 	s.cancel()
 	s.mu.Unlock()
@@ -100,31 +100,40 @@ func (s *sweeper) run() {
 	}
 }
 
-// sweepStreams removes until nothing is left. After an error it removes less at once: the server may allow a
+// sweep removes until nothing is left. After an error it removes less at once: the server may allow a
 // statement little time. What it leaves is the next one's.
-func (s *sweeper) sweepStreams() {
-	for limit := limits.DefaultStreamRemoval; limit > 0; {
-		var streams, parts int64
-		var more bool
+func (s *sweeper) sweep() {
+	for limit := s.limit; limit > 0 && s.ctx.Err() == nil; {
 		ctx, cancel := context.WithTimeout(s.ctx, sweepTimeout)
-		err := s.conns.Run(ctx, conn.Committing, func(q db.DBTX) (err error) {
-			streams, parts, err = removeExpired(ctx, q, limit)
-			return err
-		})
-		if err == nil {
-			err = s.conns.Run(ctx, conn.Committing, func(q db.DBTX) (err error) {
-				_, more, err = removeDeleted(ctx, q, limit)
-				return err
-			})
-		}
+		more, err := s.remove(ctx, limit)
 		cancel()
 		switch {
-		case s.ctx.Err() != nil:
-			return
 		case err != nil:
 			limit /= 10
-		case streams+parts == 0 && !more:
+		case !more:
 			return
 		}
 	}
+}
+
+// streamSweeper sweeps streams that have expired, and what deletions have left.
+type streamSweeper struct{ sweeper }
+
+func newStreamSweeper(p *pooled) *streamSweeper {
+	return &streamSweeper{newSweeper(sweepPause, limits.DefaultStreamRemoval, func(ctx context.Context, limit int) (bool, error) {
+		var streams, parts int64
+		err := p.conns.Run(ctx, conn.Committing, func(q db.DBTX) (err error) {
+			streams, parts, err = removeExpired(ctx, q, limit)
+			return err
+		})
+		if err != nil {
+			return false, err
+		}
+		more := false
+		err = p.conns.Run(ctx, conn.Committing, func(q db.DBTX) (err error) {
+			_, more, err = removeDeleted(ctx, q, limit)
+			return err
+		})
+		return more || streams+parts > 0, err
+	})}
 }

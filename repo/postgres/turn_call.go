@@ -119,7 +119,7 @@ func (c *turnCall) apart(ctx context.Context) (result repo.AppendedTurn, err err
 		}
 	}
 	if err == nil {
-		exec.changed(newsOf(c.item)...)
+		exec.changed(newsOfTurn(c.item)...)
 		if c.named {
 			exec.learn(c.key, c.id)
 		}

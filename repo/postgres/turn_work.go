@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -28,36 +27,24 @@ func (c *turnCall) plan(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// actionCache has actions as they were read. Whoever uses one finds out whether it has changed.
-type actionCache struct {
-	mu    sync.Mutex
-	known map[repo.ActionName]repo.Action
-}
+// actionBytes is the memory that an action takes, more or less.
+const actionBytes = 4 << 10
 
-const maxKnownActions = 1000
-
-// usedAction returns an action. again: it has changed.
+// usedAction returns an action. Outside of transactions it may be as it was read before: whoever uses it finds out whether it has
+// changed. again: it has.
 func (s *sessions) usedAction(ctx context.Context, name repo.ActionName, again bool) (repo.Action, error) {
 	pool, cached := s.exec.(*pooled)
 	if cached && !again {
-		pool.actions.mu.Lock()
-		action, known := pool.actions.known[name]
-		pool.actions.mu.Unlock()
-		if known {
+		if action, known := pool.actions.Get(name); known {
 			return action, nil
 		}
 	}
 	action, err := (&actions{s.base}).get(ctx, name)
-	if cached {
-		pool.actions.mu.Lock()
-		defer pool.actions.mu.Unlock()
-		if delete(pool.actions.known, name); err != nil {
-			return action, err
-		}
-		if len(pool.actions.known) >= maxKnownActions || pool.actions.known == nil {
-			pool.actions.known = map[repo.ActionName]repo.Action{}
-		}
-		pool.actions.known[name] = action
+	switch {
+	case cached && err == nil:
+		pool.actions.Put(name, action, actionBytes)
+	case cached:
+		pool.actions.Drop(name)
 	}
 	return action, err
 }

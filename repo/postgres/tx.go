@@ -15,13 +15,11 @@ import (
 // InTx implements repo.Store.
 func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Repositories) error) error {
 	var changes []news
-	var queues []string
-	var frees []repo.LeaseKey
 	err := s.exec.untilItStays(ctx, func(tx pgx.Tx) error {
 		inner, leave := inside.Enter(ctx, s.exec.conns.Pool)
 		defer leave()
-		changes, queues, frees = nil, nil, nil
-		exec := bound{tx: conn.CheckedTx{Tx: tx}, news: &changes, queues: &queues, frees: &frees, keys: s.exec.keys}
+		changes = nil
+		exec := bound{tx: conn.CheckedTx{Tx: tx}, news: &changes, keyCache: s.exec.keyCache}
 		known := &known{outside: s.exec.viewed}
 		return fn(inner, inTx{repositories{base{exec, s.view, known}, s.options}, lentTx{tx}})
 	}, func(attempt int) {
@@ -29,8 +27,6 @@ func (s *Store) InTx(ctx context.Context, fn func(context.Context, repo.Reposito
 	})
 	if err == nil || errors.Is(err, repo.ErrUnknownOutcome) {
 		s.exec.changed(changes...)
-		s.exec.queued(queues...)
-		s.exec.freed(frees...)
 	}
 	return err
 }

@@ -22,7 +22,7 @@ var planMutants = []mutant{
 	{"plans/reverted without the tree's lock", in(inRepo, "plans.moveBelowLive", swap("queries.PlanLockTree", "queries.PlanExists")), test(inPlans, "TestRevertWhileParentIsCancelled")},
 	{"plans/a group moves what needs a live parent", in(inRepo, "moving.decide", never("rules.NeedsLiveParent")), inPool("(Lifecycle|PlanRaces)")},
 	{"plans/overtaken by the same", in(inRepo, "plans.overtaken", never("rules.IsThere")), test(inPlans, "TestTwoMovesToOneStage")},
-	{"plans/a queued plan, and no claim is woken", in(inRepo, "plans.tellMoved", dropCall("p.exec.queued")), inPostgres("TestTransitionsWakeWorkers")},
+	{"plans/a queued plan, and no claim is woken", in(inRepo, "plans.tellMoved", dropCall("p.exec.changed", "queued")), inPostgres("TestTransitionsWakeWorkers")},
 	{"plans/one that has completed its last phase is not final", in("internal/rules", "Next", never("at", "phases")), inMemory("Lifecycle/Phases")},
 	{"plans/made below a parent that has ended", in("internal/rules", "PutBelow", never("parent.Live")), test("internal/rules", "TestPutBelow")},
 }
@@ -55,6 +55,6 @@ var claimMutants = []mutant{
 	{"claims/a panic ends the process", in("repo", "worker.call", never("recover")), inMemory("Work")},
 	{"claims/work that runs is begun again", in("repo", "worker.look", never("isBusy")), inMemory("Work")},
 	{"claims/work that was stopped has failed", in("repo", "worker.work", swap("stopped", "false", "w.end")), inMemory("Work")},
-	{"claims/a worker whose plan is cancelled is not told", in(inRepo, "plans.cancel", dropCall("p.exec.freed")), inPostgres("TestCancelReachesAnotherProcess")},
-	{"claims/a worker that is not told of a transition", in(inRepo, "plans.tellMoved", dropCall("p.exec.freed")), inPostgres("TestEndsAreAnnounced")},
+	{"claims/a worker whose plan is cancelled is not told", in(inRepo, "plans.cancel", dropCall("p.exec.changed", "freed")), inPostgres("TestCancelReachesAnotherProcess")},
+	{"claims/a worker that is not told of a transition", in(inRepo, "plans.tellMoved", dropCall("p.exec.changed", "freed")), inPostgres("TestEndsAreAnnounced")},
 }

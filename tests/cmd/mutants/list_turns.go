@@ -11,7 +11,7 @@ var turnMutants = []mutant{
 	{"turns/a plan by an older action", in(inWrite, "ledger.checkWork", never("version")), inPool("Turns")},
 	{"turns/a plan that is not compared", in("internal/rules", "Turn.digest", dropCall("t.Action.String")), inMemory("Turns")},
 	{"turns/the plan of a stored turn", in(inWrite, "ledger.writeTurns", swap("a.PlanID", "repo.ID{}")), inPool("Turns")},
-	{"turns/a plan that nobody hears of", in(inRepo, "newsOf", never("plan")), inPostgres("TestEndsAreAnnounced")},
+	{"turns/a plan that nobody hears of", in(inRepo, "newsOfTurn", never("plan")), inPostgres("TestEndsAreAnnounced")},
 	{"turns/another trace is another turn", in("internal/rules", "Turn.digest", swap("use.Trace", "_")), inMemory("Use/Trace")},
 	{"turns/a digest without values", in("internal/rules", "Turn.digest", dropCall("c.Value")), inMemory("Turns")},
 	{"turns/the contents of an existing turn", in("internal/rules", "Turn.Again", always("t.Existing")), inMemory("Turns")},

@@ -1,8 +1,9 @@
 package claim
 
 import (
-	"sync"
 	"time"
+
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/cache"
 )
 
 // queueHeads are the times from which on claims of this process have found plans that are queued.
@@ -11,10 +12,9 @@ import (
 // the server's clock steps back, or if another process has put it back. So a claim looks at all
 // from time to time. The zero value is ready to use.
 type queueHeads struct {
-	mu sync.Mutex
-	of map[string]queueHead
+	of cache.Cache[string, queueHead]
 	// turns are the namespaces that claims of all were served from last.
-	turns map[string]string
+	turns cache.Cache[string, string]
 }
 
 type queueHead struct {
@@ -32,17 +32,13 @@ const (
 	wholePart  = 50
 	// lateCommit is for how long a transaction that queues a plan is expected to last.
 	lateCommit = time.Second
-	// maxHeads bounds the memory of heads. Others have none.
-	maxHeads = 1000
 )
 
 // from returns since when a claim looks, and a function to be called with the time of the first
 // plan that it has found. The zero time: it looks at all.
 func (h *queueHeads) from(key string) (since time.Time, looked func(first time.Time)) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	begun := time.Now()
-	head, known := h.of[key]
+	head, known := h.of.Get(key)
 	if known && begun.Before(head.whole) {
 		return head.since, func(first time.Time) { h.learn(key, queueHead{first.Add(-lateCommit), head.whole}) }
 	}
@@ -52,30 +48,14 @@ func (h *queueHeads) from(key string) (since time.Time, looked func(first time.T
 	}
 }
 
-func (h *queueHeads) learn(key string, head queueHead) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.of == nil {
-		h.of = map[string]queueHead{}
-	}
-	if _, known := h.of[key]; !known && len(h.of) >= maxHeads {
-		clear(h.of)
-	}
-	h.of[key] = head
-}
+func (h *queueHeads) learn(key string, head queueHead) { h.of.Put(key, head, len(key)) }
 
 // turn returns the namespace that the last claim was served from.
 func (h *queueHeads) turn(key string) string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.turns[key]
+	namespace, _ := h.turns.Get(key)
+	return namespace
 }
 
 func (h *queueHeads) setTurn(key, namespace string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.turns == nil || len(h.turns) >= maxHeads {
-		h.turns = map[string]string{}
-	}
-	h.turns[key] = namespace
+	h.turns.Put(key, namespace, len(key)+len(namespace))
 }

@@ -2,9 +2,9 @@
 package hints
 
 import (
-	"sync"
-
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/cache"
 )
 
 // Hints are the places of rows, of sessions' counters or of leases, as this process last wrote them. A statement
@@ -13,8 +13,7 @@ import (
 // on: the statement locks the row that is there if it is the right one, and otherwise finds
 // none. The zero value is ready to use.
 type Hints[K comparable] struct {
-	mu sync.Mutex
-	at map[K]hint
+	at cache.Cache[K, hint]
 }
 
 // Place is where a statement has left a row.
@@ -33,14 +32,9 @@ type hint struct {
 	shared bool
 }
 
-// maxHints bounds the memory of hints, to about 1 MB. They matter for what is written most.
-const maxHints = 1 << 14
-
 // Of returns where a row may be. The zero value: nobody knows.
 func (h *Hints[K]) Of(key K) pgtype.TID {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if known := h.at[key]; !known.shared {
+	if known, _ := h.at.Get(key); !known.shared {
 		return known.tid
 	}
 	return pgtype.TID{}
@@ -48,28 +42,15 @@ func (h *Hints[K]) Of(key K) pgtype.TID {
 
 // Learn notes where statements that were committed have left rows.
 func (h *Hints[K]) Learn(places ...Place[K]) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.at == nil {
-		h.at = map[K]hint{}
-	}
 	for _, p := range places {
-		before, found := h.at[p.Key]
-		if !found && len(h.at) >= maxHints {
-			for some := range h.at {
-				delete(h.at, some)
-				break
-			}
-		}
-		h.at[p.Key] = hint{tid: p.Hint, next: p.Next, shared: found && before.next != p.First}
+		before, found := h.at.Get(p.Key)
+		h.at.Put(p.Key, hint{tid: p.Hint, next: p.Next, shared: found && before.next != p.First}, 0)
 	}
 }
 
 // Forget notes that a row is no longer where it was.
 func (h *Hints[K]) Forget(key K) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if known, found := h.at[key]; found {
-		h.at[key] = hint{next: known.next}
+	if known, found := h.at.Get(key); found {
+		h.at.Put(key, hint{next: known.next}, 0)
 	}
 }
