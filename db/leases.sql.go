@@ -367,50 +367,7 @@ func (q *Queries) LeaseReleaseAll(ctx context.Context, db DBTX, arg LeaseRelease
 	return items, nil
 }
 
-const leaseRenew = `-- name: LeaseRenew :one
-UPDATE leases l
-SET expires_at = greatest(l.expires_at, c.until)
-FROM (SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => $5::float8) AS until) AS c
-WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.fence = $4 AND l.expires_at > c.now
-RETURNING l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at
-`
-
-type LeaseRenewParams struct {
-	Namespace  string
-	Kind       string
-	Name       string
-	Fence      int64
-	TtlSeconds float64
-}
-
-type LeaseRenewRow struct {
-	Owner      string
-	Fence      int64
-	AcquiredAt time.Time
-	ExpiresAt  time.Time
-}
-
-// Index: leases_pkey. Returns no row if the lease with this fence has expired, or was released. It never shortens a life: the
-// owner may have another holder, with a longer one.
-func (q *Queries) LeaseRenew(ctx context.Context, db DBTX, arg LeaseRenewParams) (LeaseRenewRow, error) {
-	row := db.QueryRow(ctx, leaseRenew,
-		arg.Namespace,
-		arg.Kind,
-		arg.Name,
-		arg.Fence,
-		arg.TtlSeconds,
-	)
-	var i LeaseRenewRow
-	err := row.Scan(
-		&i.Owner,
-		&i.Fence,
-		&i.AcquiredAt,
-		&i.ExpiresAt,
-	)
-	return i, err
-}
-
-const leaseRenewMany = `-- name: LeaseRenewMany :many
+const leaseRenew = `-- name: LeaseRenew :many
 WITH asked AS MATERIALIZED (
     SELECT a.namespace, a.kind, a.name, a.fence, a.seconds, a.hint, a.place
     FROM ROWS FROM (
@@ -439,7 +396,7 @@ WHERE l.ctid = f.at AND l.fence = f.fence AND l.expires_at > statement_timestamp
 RETURNING f.place::bigint AS place, l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at, l.ctid::tid AS hint
 `
 
-type LeaseRenewManyParams struct {
+type LeaseRenewParams struct {
 	Namespaces  []string
 	Kinds       []string
 	Names       []string
@@ -448,7 +405,7 @@ type LeaseRenewManyParams struct {
 	Hints       []pgtype.TID
 }
 
-type LeaseRenewManyRow struct {
+type LeaseRenewRow struct {
 	Place      int64
 	Owner      string
 	Fence      int64
@@ -457,11 +414,12 @@ type LeaseRenewManyRow struct {
 	Hint       pgtype.TID
 }
 
-// Index: leases_pkey. Renews leases for a process, and waits for nobody: it returns those that it has renewed, with their places in
-// the arguments from 1. It leaves out those that are locked, or lost. Sent after PlanByIndex, and planned once: see claims.sql. hints
+// Index: leases_pkey. Renews leases, and waits for nobody: it returns those that it has renewed, with their places in
+// the arguments from 1. It leaves out those that are locked by others, or lost: the lease with this fence has expired, or was released. It
+// never shortens a life: the owner may have another holder, with a longer one. For a process, it is sent after PlanByIndex, and planned once: see claims.sql. hints
 // are where the rows were when they were last renewed: see MessageAppendOne.
-func (q *Queries) LeaseRenewMany(ctx context.Context, db DBTX, arg LeaseRenewManyParams) ([]LeaseRenewManyRow, error) {
-	rows, err := db.Query(ctx, leaseRenewMany,
+func (q *Queries) LeaseRenew(ctx context.Context, db DBTX, arg LeaseRenewParams) ([]LeaseRenewRow, error) {
+	rows, err := db.Query(ctx, leaseRenew,
 		arg.Namespaces,
 		arg.Kinds,
 		arg.Names,
@@ -473,9 +431,9 @@ func (q *Queries) LeaseRenewMany(ctx context.Context, db DBTX, arg LeaseRenewMan
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LeaseRenewManyRow
+	var items []LeaseRenewRow
 	for rows.Next() {
-		var i LeaseRenewManyRow
+		var i LeaseRenewRow
 		if err := rows.Scan(
 			&i.Place,
 			&i.Owner,

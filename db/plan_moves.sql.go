@@ -81,16 +81,27 @@ func (q *Queries) PlanGetMany(ctx context.Context, db DBTX, ids []pgtype.UUID) (
 	return items, nil
 }
 
-const planTransitionMany = `-- name: PlanTransitionMany :many
+const planLock = `-- name: PlanLock :exec
+SELECT FROM plans p WHERE p.id = $1 FOR NO KEY UPDATE
+`
+
+// Index: plans_pkey. Waits for a plan's row, and locks it, before PlanTransition.
+func (q *Queries) PlanLock(ctx context.Context, db DBTX, id pgtype.UUID) error {
+	_, err := db.Exec(ctx, planLock, id)
+	return err
+}
+
+const planTransition = `-- name: PlanTransition :many
 WITH asked AS MATERIALIZED (
     SELECT a.id, a.from_phase, a.from_state, a.version, a.fence, a.to_phase, a.to_state, a.transition, a.error_message, a.error_details,
         a.reversion_count, a.attempt, a.delay_micros, a.deadline, a.actor, a.reason, a.event_type, a.details, a.place
     FROM ROWS FROM (
-        unnest($1::uuid[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::bigint[]),
-        unnest($6::text[]), unnest($7::text[]), unnest($8::text[]), unnest($9::text[]),
-        unnest($10::text[]), unnest($11::integer[]), unnest($12::integer[]),
-        unnest($13::bigint[]), unnest($14::timestamptz[]), unnest($15::text[]), unnest($16::text[]),
-        unnest($17::text[]), unnest($18::text[])
+        unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])), unnest((SELECT $3::text[])),
+        unnest((SELECT $4::bigint[])), unnest((SELECT $5::bigint[])), unnest((SELECT $6::text[])),
+        unnest((SELECT $7::text[])), unnest((SELECT $8::text[])), unnest((SELECT $9::text[])),
+        unnest((SELECT $10::text[])), unnest((SELECT $11::integer[])), unnest((SELECT $12::integer[])),
+        unnest((SELECT $13::bigint[])), unnest((SELECT $14::timestamptz[])), unnest((SELECT $15::text[])),
+        unnest((SELECT $16::text[])), unnest((SELECT $17::text[])), unnest((SELECT $18::text[]))
     ) WITH ORDINALITY AS a (
         id, from_phase, from_state, version, fence, to_phase, to_state, transition, error_message, error_details,
         reversion_count, attempt, delay_micros, deadline, actor, reason, event_type, details, place
@@ -107,7 +118,7 @@ WITH asked AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT (SELECT c.lease_namespace FROM plan_claims c WHERE c.plan_id = p.id AND a.from_state = 'processing') AS namespace OFFSET 0
     ) AS k
-    WHERE CASE WHEN k.namespace IS NOT NULL THEN
+    WHERE CASE WHEN k.namespace IS NOT NULL AND NOT (SELECT $19::boolean) THEN
         CASE WHEN (SELECT true FROM leases h WHERE h.namespace = k.namespace AND h.kind = 'plan' AND h.name = p.id::text) THEN (
             SELECT true FROM leases h
             WHERE h.namespace = k.namespace AND h.kind = 'plan' AND h.name = p.id::text FOR UPDATE SKIP LOCKED
@@ -136,7 +147,7 @@ WITH asked AS MATERIALIZED (
 SELECT m.place::bigint AS place, m.updated_at, m.not_before, m.last_completed_step, m.last_checkpoint_id FROM moved m
 `
 
-type PlanTransitionManyParams struct {
+type PlanTransitionParams struct {
 	Ids             []pgtype.UUID
 	FromPhases      []string
 	FromStates      []string
@@ -155,9 +166,10 @@ type PlanTransitionManyParams struct {
 	Reasons         []string
 	EventTypes      []string
 	Details         []string
+	Waits           bool
 }
 
-type PlanTransitionManyRow struct {
+type PlanTransitionRow struct {
 	Place             int64
 	UpdatedAt         time.Time
 	NotBefore         *time.Time
@@ -165,12 +177,13 @@ type PlanTransitionManyRow struct {
 	LastCheckpointID  *string
 }
 
-// Index: plans_pkey, plan_claims_pkey, leases_pkey. Does for many plans what PlanTransition does for one, and waits for nobody:
-// it returns the plans that it has moved, with their places in the arguments from 1. It leaves out those that have changed, and
-// those that are locked, or whose claim or its lease is, which the trigger plan_queue_move deletes. Sent after PlanByIndex, and
-// planned once: see claims.sql.
-func (q *Queries) PlanTransitionMany(ctx context.Context, db DBTX, arg PlanTransitionManyParams) ([]PlanTransitionManyRow, error) {
-	rows, err := db.Query(ctx, planTransitionMany,
+// Index: plans_pkey, plan_claims_pkey, leases_pkey. Makes transitions of plans, other than cancellations, if their stages and versions are
+// those that the caller read, and their fences (0 for none) the latest, and adds them to the histories. It returns the plans that it has
+// moved, with their places in the arguments from 1, and waits for nobody: it leaves out those that are
+// locked, or whose claim or its lease is, which the trigger plan_queue_move deletes. With waits, for one plan that is locked already, the
+// trigger waits for these. Sent after PlanByIndex, and planned once: see claims.sql.
+func (q *Queries) PlanTransition(ctx context.Context, db DBTX, arg PlanTransitionParams) ([]PlanTransitionRow, error) {
+	rows, err := db.Query(ctx, planTransition,
 		arg.Ids,
 		arg.FromPhases,
 		arg.FromStates,
@@ -189,14 +202,15 @@ func (q *Queries) PlanTransitionMany(ctx context.Context, db DBTX, arg PlanTrans
 		arg.Reasons,
 		arg.EventTypes,
 		arg.Details,
+		arg.Waits,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []PlanTransitionManyRow
+	var items []PlanTransitionRow
 	for rows.Next() {
-		var i PlanTransitionManyRow
+		var i PlanTransitionRow
 		if err := rows.Scan(
 			&i.Place,
 			&i.UpdatedAt,

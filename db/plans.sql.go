@@ -330,18 +330,6 @@ func (q *Queries) PlanCreate(ctx context.Context, db DBTX, arg PlanCreateParams)
 	return i, err
 }
 
-const planExists = `-- name: PlanExists :one
-SELECT EXISTS (SELECT FROM plans WHERE id = $1)
-`
-
-// Index: plans_pkey.
-func (q *Queries) PlanExists(ctx context.Context, db DBTX, id pgtype.UUID) (bool, error) {
-	row := db.QueryRow(ctx, planExists, id)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
-}
-
 const planGet = `-- name: PlanGet :one
 SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, max_attempts, priority, not_before, deadline, keep_micros, phases, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans d WHERE d.id = $1
 `
@@ -1045,194 +1033,75 @@ func (q *Queries) PlanLockTree(ctx context.Context, db DBTX, id pgtype.UUID) (pg
 }
 
 const planProgress = `-- name: PlanProgress :one
-WITH moved AS (
-    UPDATE plans p
-    SET last_completed_step = coalesce($2::bigint, p.last_completed_step),
-        last_checkpoint_id = CASE WHEN $3::boolean THEN $4::text ELSE p.last_checkpoint_id END,
-        updated_at = greatest(p.updated_at, statement_timestamp())
-    WHERE p.id = $1 AND p.state = 'processing' AND coalesce(nullif($5::bigint, 0) = p.fence, true)
-    RETURNING p.id, p.name, p.namespace, p.session_id, p.key, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.max_attempts, p.priority, p.not_before, p.deadline, p.keep_micros, p.phases, p.description, p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot, p.trace, p.error_message, p.error_details, p.reversion_count, p.last_completed_step, p.last_checkpoint_id, p.argument_names, p.argument_values, p.invariants, p.invariant_sources, p.projects, p.project_aliases, p.project_read_onlys, p.version, p.fence, p.cancelled_at, p.cancel_reason, p.created_at, p.updated_at
-)
-SELECT plans.id, plans.name, plans.namespace, plans.session_id, plans.key, plans.action_name, plans.parent_id, plans.root_id, plans.depth, plans.attempt, plans.max_attempts, plans.priority, plans.not_before, plans.deadline, plans.keep_micros, plans.phases, plans.description, plans.definition_of_done, plans.phase, plans.state, plans.automation_profile, plans.automation_profile_source, plans.automation_snapshot, plans.trace, plans.error_message, plans.error_details, plans.reversion_count, plans.last_completed_step, plans.last_checkpoint_id, plans.argument_names, plans.argument_values, plans.invariants, plans.invariant_sources, plans.projects, plans.project_aliases, plans.project_read_onlys, plans.version, plans.fence, plans.cancelled_at, plans.cancel_reason, plans.created_at, plans.updated_at, m.phase, m.state, m.error_message, m.error_details, m.reversion_count, m.last_completed_step,
-    m.last_checkpoint_id, m.version, m.cancelled_at, m.cancel_reason, m.updated_at
-FROM moved m CROSS JOIN plans
-WHERE plans.id = $1
+UPDATE plans p
+SET last_completed_step = coalesce($1::bigint, p.last_completed_step),
+    last_checkpoint_id = CASE WHEN $2::boolean THEN $3::text ELSE p.last_checkpoint_id END,
+    updated_at = greatest(p.updated_at, statement_timestamp())
+WHERE p.id = $4 AND p.state = 'processing' AND coalesce(nullif($5::bigint, 0) = p.fence, true)
+RETURNING p.id, p.name, p.namespace, p.session_id, p.key, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.max_attempts, p.priority, p.not_before, p.deadline, p.keep_micros, p.phases, p.description, p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot, p.trace, p.error_message, p.error_details, p.reversion_count, p.last_completed_step, p.last_checkpoint_id, p.argument_names, p.argument_values, p.invariants, p.invariant_sources, p.projects, p.project_aliases, p.project_read_onlys, p.version, p.fence, p.cancelled_at, p.cancel_reason, p.created_at, p.updated_at
 `
 
 type PlanProgressParams struct {
-	ID            pgtype.UUID
 	CompletedStep *int64
 	SetCheckpoint bool
 	CheckpointID  *string
+	ID            pgtype.UUID
 	Fence         int64
 }
 
-type PlanProgressRow struct {
-	Plan              Plan
-	Phase             string
-	State             string
-	ErrorMessage      *string
-	ErrorDetails      []byte
-	ReversionCount    int32
-	LastCompletedStep *int64
-	LastCheckpointID  *string
-	Version           int64
-	CancelledAt       *time.Time
-	CancelReason      *string
-	UpdatedAt         time.Time
-}
-
 // Index: plans_pkey. Returns no row if the plan is not processing, or does not exist, or if the fence is not the latest.
-// Otherwise it returns the whole plan: plans shows it as it was when the statement began, so the columns that change come from
-// the UPDATE.
-func (q *Queries) PlanProgress(ctx context.Context, db DBTX, arg PlanProgressParams) (PlanProgressRow, error) {
+func (q *Queries) PlanProgress(ctx context.Context, db DBTX, arg PlanProgressParams) (Plan, error) {
 	row := db.QueryRow(ctx, planProgress,
-		arg.ID,
 		arg.CompletedStep,
 		arg.SetCheckpoint,
 		arg.CheckpointID,
+		arg.ID,
 		arg.Fence,
 	)
-	var i PlanProgressRow
+	var i Plan
 	err := row.Scan(
-		&i.Plan.ID,
-		&i.Plan.Name,
-		&i.Plan.Namespace,
-		&i.Plan.SessionID,
-		&i.Plan.Key,
-		&i.Plan.ActionName,
-		&i.Plan.ParentID,
-		&i.Plan.RootID,
-		&i.Plan.Depth,
-		&i.Plan.Attempt,
-		&i.Plan.MaxAttempts,
-		&i.Plan.Priority,
-		&i.Plan.NotBefore,
-		&i.Plan.Deadline,
-		&i.Plan.KeepMicros,
-		&i.Plan.Phases,
-		&i.Plan.Description,
-		&i.Plan.DefinitionOfDone,
-		&i.Plan.Phase,
-		&i.Plan.State,
-		&i.Plan.AutomationProfile,
-		&i.Plan.AutomationProfileSource,
-		&i.Plan.AutomationSnapshot,
-		&i.Plan.Trace,
-		&i.Plan.ErrorMessage,
-		&i.Plan.ErrorDetails,
-		&i.Plan.ReversionCount,
-		&i.Plan.LastCompletedStep,
-		&i.Plan.LastCheckpointID,
-		&i.Plan.ArgumentNames,
-		&i.Plan.ArgumentValues,
-		&i.Plan.Invariants,
-		&i.Plan.InvariantSources,
-		&i.Plan.Projects,
-		&i.Plan.ProjectAliases,
-		&i.Plan.ProjectReadOnlys,
-		&i.Plan.Version,
-		&i.Plan.Fence,
-		&i.Plan.CancelledAt,
-		&i.Plan.CancelReason,
-		&i.Plan.CreatedAt,
-		&i.Plan.UpdatedAt,
+		&i.ID,
+		&i.Name,
+		&i.Namespace,
+		&i.SessionID,
+		&i.Key,
+		&i.ActionName,
+		&i.ParentID,
+		&i.RootID,
+		&i.Depth,
+		&i.Attempt,
+		&i.MaxAttempts,
+		&i.Priority,
+		&i.NotBefore,
+		&i.Deadline,
+		&i.KeepMicros,
+		&i.Phases,
+		&i.Description,
+		&i.DefinitionOfDone,
 		&i.Phase,
 		&i.State,
+		&i.AutomationProfile,
+		&i.AutomationProfileSource,
+		&i.AutomationSnapshot,
+		&i.Trace,
 		&i.ErrorMessage,
 		&i.ErrorDetails,
 		&i.ReversionCount,
 		&i.LastCompletedStep,
 		&i.LastCheckpointID,
+		&i.ArgumentNames,
+		&i.ArgumentValues,
+		&i.Invariants,
+		&i.InvariantSources,
+		&i.Projects,
+		&i.ProjectAliases,
+		&i.ProjectReadOnlys,
 		&i.Version,
+		&i.Fence,
 		&i.CancelledAt,
 		&i.CancelReason,
+		&i.CreatedAt,
 		&i.UpdatedAt,
-	)
-	return i, err
-}
-
-const planTransition = `-- name: PlanTransition :one
-WITH moved AS (
-    UPDATE plans p
-    SET phase = $1, state = $2, version = p.version + 1,
-        error_message = $3, error_details = CAST($4::text AS json),
-        reversion_count = $5, attempt = $6, deadline = $7,
-        not_before = statement_timestamp() + nullif($8::bigint, 0) * interval '1 microsecond',
-        cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, statement_timestamp())
-    WHERE p.id = $9 AND p.phase = $10 AND p.state = $11 AND p.version = $12
-        AND coalesce(nullif($13::bigint, 0) = p.fence, true)
-    RETURNING p.id, p.namespace, p.version, p.updated_at, p.not_before, p.last_completed_step, p.last_checkpoint_id
-), noted AS (
-    INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
-    SELECT m.id, m.version, $14, $10, $11, $1, $2,
-        $15::text, $16::text, m.updated_at
-    FROM moved m
-), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, details)
-    SELECT statement_timestamp(), audit_new_id(), $17, m.namespace, $15::text, m.id, CAST($18::text AS json)
-    FROM moved m
-)
-SELECT m.updated_at, m.not_before, m.last_completed_step, m.last_checkpoint_id FROM moved m
-`
-
-type PlanTransitionParams struct {
-	ToPhase        string
-	ToState        string
-	ErrorMessage   *string
-	ErrorDetails   *string
-	ReversionCount int32
-	Attempt        int32
-	Deadline       *time.Time
-	DelayMicros    int64
-	ID             pgtype.UUID
-	FromPhase      string
-	FromState      string
-	Version        int64
-	Fence          int64
-	Transition     string
-	Actor          *string
-	Reason         *string
-	EventType      string
-	Details        string
-}
-
-type PlanTransitionRow struct {
-	UpdatedAt         time.Time
-	NotBefore         *time.Time
-	LastCompletedStep *int64
-	LastCheckpointID  *string
-}
-
-// Index: plans_pkey. Makes a transition of the plan, other than a cancellation, if its stage and version are those that the
-// caller read, and the fence (0 for none) is the latest, and adds it to the history. Otherwise it returns no row.
-func (q *Queries) PlanTransition(ctx context.Context, db DBTX, arg PlanTransitionParams) (PlanTransitionRow, error) {
-	row := db.QueryRow(ctx, planTransition,
-		arg.ToPhase,
-		arg.ToState,
-		arg.ErrorMessage,
-		arg.ErrorDetails,
-		arg.ReversionCount,
-		arg.Attempt,
-		arg.Deadline,
-		arg.DelayMicros,
-		arg.ID,
-		arg.FromPhase,
-		arg.FromState,
-		arg.Version,
-		arg.Fence,
-		arg.Transition,
-		arg.Actor,
-		arg.Reason,
-		arg.EventType,
-		arg.Details,
-	)
-	var i PlanTransitionRow
-	err := row.Scan(
-		&i.UpdatedAt,
-		&i.NotBefore,
-		&i.LastCompletedStep,
-		&i.LastCheckpointID,
 	)
 	return i, err
 }

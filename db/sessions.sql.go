@@ -781,7 +781,8 @@ func (q *Queries) SessionListActive(ctx context.Context, db DBTX, arg SessionLis
 const sessionListIdle = `-- name: SessionListIdle :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
-        WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans, a.active_at
+        WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
+    a.active_at AS place, false::boolean AS coarse
 FROM (
     SELECT i.session_id, i.active_at FROM session_activity i,
         LATERAL (SELECT greatest(o.updated_at, o.imported_at) AS updated_at FROM sessions o WHERE o.id = i.session_id LIMIT 1) AS own,
@@ -810,7 +811,8 @@ type SessionListIdleRow struct {
 	NextSequence int64
 	FencedOnly   bool
 	Plans        []string
-	ActiveAt     time.Time
+	Place        time.Time
+	Coarse       bool
 }
 
 // Index: session_activity_namespace_active_at_idx, sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. active_at is in the minute of
@@ -850,7 +852,8 @@ func (q *Queries) SessionListIdle(ctx context.Context, db DBTX, arg SessionListI
 			&i.NextSequence,
 			&i.FencedOnly,
 			&i.Plans,
-			&i.ActiveAt,
+			&i.Place,
+			&i.Coarse,
 		); err != nil {
 			return nil, err
 		}

@@ -41,52 +41,6 @@ func (q *Queries) StateErase(ctx context.Context, db DBTX, arg StateEraseParams)
 	return keys, err
 }
 
-const stateGet = `-- name: StateGet :one
-SELECT ($1::uuid IS NULL OR EXISTS (SELECT FROM sessions t WHERE t.id = $1::uuid))::boolean AS known,
-    v.value, coalesce(v.version, 0)::bigint AS version, coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at
-FROM (SELECT 1) AS one
-LEFT JOIN LATERAL (
-    SELECT t.id FROM state_scopes t WHERE t.session_id = $1::uuid
-    UNION ALL
-    SELECT t.id FROM state_scopes t WHERE t.namespace = $2::text AND t.name = $3::text
-    LIMIT 1
-) AS s ON true
-LEFT JOIN state_values v ON v.scope_id = s.id AND v.key = $4
-`
-
-type StateGetParams struct {
-	SessionID pgtype.UUID
-	Namespace string
-	Name      string
-	Key       string
-}
-
-type StateGetRow struct {
-	Known     bool
-	Value     []byte
-	Version   int64
-	UpdatedAt time.Time
-}
-
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey, state_values_pkey. A
-// scope has a session or a name. known is false if that session does not exist, and version is 0 if the key does not.
-func (q *Queries) StateGet(ctx context.Context, db DBTX, arg StateGetParams) (StateGetRow, error) {
-	row := db.QueryRow(ctx, stateGet,
-		arg.SessionID,
-		arg.Namespace,
-		arg.Name,
-		arg.Key,
-	)
-	var i StateGetRow
-	err := row.Scan(
-		&i.Known,
-		&i.Value,
-		&i.Version,
-		&i.UpdatedAt,
-	)
-	return i, err
-}
-
 const stateImport = `-- name: StateImport :exec
 INSERT INTO state_values (scope_id, key, value, version, updated_at)
 SELECT $1, n.key, n.value::json, n.version, n.updated_at

@@ -151,7 +151,7 @@ func (q *Queries) StreamFind(ctx context.Context, db DBTX, arg StreamFindParams)
 
 const streamGet = `-- name: StreamGet :one
 
-SELECT s.id, s.session_id, s.owner, s.fence, s.status, s.reason, (extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
+SELECT s.id, s.key, s.session_id, s.owner, s.fence, s.status, s.reason, (extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
     coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
     (s.expires_at <= statement_timestamp())::boolean AS expired
 FROM streams s WHERE s.namespace = $1 AND s.key = $2
@@ -165,6 +165,7 @@ type StreamGetParams struct {
 
 type StreamGetRow struct {
 	ID           pgtype.UUID
+	Key          string
 	SessionID    pgtype.UUID
 	Owner        string
 	Fence        int64
@@ -185,6 +186,7 @@ func (q *Queries) StreamGet(ctx context.Context, db DBTX, arg StreamGetParams) (
 	var i StreamGetRow
 	err := row.Scan(
 		&i.ID,
+		&i.Key,
 		&i.SessionID,
 		&i.Owner,
 		&i.Fence,
@@ -217,8 +219,9 @@ func (q *Queries) StreamLapse(ctx context.Context, db DBTX, arg StreamLapseParam
 }
 
 const streamList = `-- name: StreamList :many
-SELECT s.id, s.key, s.owner, s.fence, s.status, s.reason, (extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
-    coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence
+SELECT s.id, s.key, s.session_id, s.owner, s.fence, s.status, s.reason, (extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
+    coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
+    (s.expires_at <= statement_timestamp())::boolean AS expired
 FROM streams s
 WHERE s.session_id = $1 AND (s.status, s.id) < ($2::text, $3::uuid) AND s.expires_at > statement_timestamp()
 ORDER BY s.status DESC, s.id DESC LIMIT $4
@@ -234,6 +237,7 @@ type StreamListParams struct {
 type StreamListRow struct {
 	ID           pgtype.UUID
 	Key          string
+	SessionID    pgtype.UUID
 	Owner        string
 	Fence        int64
 	Status       string
@@ -242,6 +246,7 @@ type StreamListRow struct {
 	OpenedAt     time.Time
 	ExpiresAt    time.Time
 	NextSequence int64
+	Expired      bool
 }
 
 // Index: streams_session_id_status_id_idx, backwards, stream_parts_pkey, backwards. Returns the streams of a session that have not
@@ -263,6 +268,7 @@ func (q *Queries) StreamList(ctx context.Context, db DBTX, arg StreamListParams)
 		if err := rows.Scan(
 			&i.ID,
 			&i.Key,
+			&i.SessionID,
 			&i.Owner,
 			&i.Fence,
 			&i.Status,
@@ -271,6 +277,7 @@ func (q *Queries) StreamList(ctx context.Context, db DBTX, arg StreamListParams)
 			&i.OpenedAt,
 			&i.ExpiresAt,
 			&i.NextSequence,
+			&i.Expired,
 		); err != nil {
 			return nil, err
 		}

@@ -67,18 +67,10 @@ WHERE CASE WHEN n.fence = 0 THEN coalesce(h.owner = n.owner, true) ELSE h.fence 
 SELECT FROM leases l
 WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.fence = @fence FOR NO KEY UPDATE;
 
--- name: LeaseRenew :one
--- Index: leases_pkey. Returns no row if the lease with this fence has expired, or was released. It never shortens a life: the
--- owner may have another holder, with a longer one.
-UPDATE leases l
-SET expires_at = greatest(l.expires_at, c.until)
-FROM (SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => @ttl_seconds::float8) AS until) AS c
-WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.fence = @fence AND l.expires_at > c.now
-RETURNING l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at;
-
--- name: LeaseRenewMany :many
--- Index: leases_pkey. Renews leases for a process, and waits for nobody: it returns those that it has renewed, with their places in
--- the arguments from 1. It leaves out those that are locked, or lost. Sent after PlanByIndex, and planned once: see claims.sql. hints
+-- name: LeaseRenew :many
+-- Index: leases_pkey. Renews leases, and waits for nobody: it returns those that it has renewed, with their places in
+-- the arguments from 1. It leaves out those that are locked by others, or lost: the lease with this fence has expired, or was released. It
+-- never shortens a life: the owner may have another holder, with a longer one. For a process, it is sent after PlanByIndex, and planned once: see claims.sql. hints
 -- are where the rows were when they were last renewed: see MessageAppendOne.
 WITH asked AS MATERIALIZED (
     SELECT a.namespace, a.kind, a.name, a.fence, a.seconds, a.hint, a.place

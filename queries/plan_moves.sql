@@ -3,20 +3,26 @@
 SELECT d.* FROM unnest(@ids::uuid[]) AS a (id),
 LATERAL (SELECT * FROM plans WHERE plans.id = a.id LIMIT 1) AS d;
 
--- name: PlanTransitionMany :many
--- Index: plans_pkey, plan_claims_pkey, leases_pkey. Does for many plans what PlanTransition does for one, and waits for nobody:
--- it returns the plans that it has moved, with their places in the arguments from 1. It leaves out those that have changed, and
--- those that are locked, or whose claim or its lease is, which the trigger plan_queue_move deletes. Sent after PlanByIndex, and
--- planned once: see claims.sql.
+-- name: PlanLock :exec
+-- Index: plans_pkey. Waits for a plan's row, and locks it, before PlanTransition.
+SELECT FROM plans p WHERE p.id = @id FOR NO KEY UPDATE;
+
+-- name: PlanTransition :many
+-- Index: plans_pkey, plan_claims_pkey, leases_pkey. Makes transitions of plans, other than cancellations, if their stages and versions are
+-- those that the caller read, and their fences (0 for none) the latest, and adds them to the histories. It returns the plans that it has
+-- moved, with their places in the arguments from 1, and waits for nobody: it leaves out those that are
+-- locked, or whose claim or its lease is, which the trigger plan_queue_move deletes. With waits, for one plan that is locked already, the
+-- trigger waits for these. Sent after PlanByIndex, and planned once: see claims.sql.
 WITH asked AS MATERIALIZED (
     SELECT a.id, a.from_phase, a.from_state, a.version, a.fence, a.to_phase, a.to_state, a.transition, a.error_message, a.error_details,
         a.reversion_count, a.attempt, a.delay_micros, a.deadline, a.actor, a.reason, a.event_type, a.details, a.place
     FROM ROWS FROM (
-        unnest(@ids::uuid[]), unnest(@from_phases::text[]), unnest(@from_states::text[]), unnest(@versions::bigint[]), unnest(@fences::bigint[]),
-        unnest(@to_phases::text[]), unnest(@to_states::text[]), unnest(@transitions::text[]), unnest(@error_messages::text[]),
-        unnest(@error_details::text[]), unnest(@reversion_counts::integer[]), unnest(@attempts::integer[]),
-        unnest(@delays_micros::bigint[]), unnest(@deadlines::timestamptz[]), unnest(@actors::text[]), unnest(@reasons::text[]),
-        unnest(@event_types::text[]), unnest(@details::text[])
+        unnest((SELECT @ids::uuid[])), unnest((SELECT @from_phases::text[])), unnest((SELECT @from_states::text[])),
+        unnest((SELECT @versions::bigint[])), unnest((SELECT @fences::bigint[])), unnest((SELECT @to_phases::text[])),
+        unnest((SELECT @to_states::text[])), unnest((SELECT @transitions::text[])), unnest((SELECT @error_messages::text[])),
+        unnest((SELECT @error_details::text[])), unnest((SELECT @reversion_counts::integer[])), unnest((SELECT @attempts::integer[])),
+        unnest((SELECT @delays_micros::bigint[])), unnest((SELECT @deadlines::timestamptz[])), unnest((SELECT @actors::text[])),
+        unnest((SELECT @reasons::text[])), unnest((SELECT @event_types::text[])), unnest((SELECT @details::text[]))
     ) WITH ORDINALITY AS a (
         id, from_phase, from_state, version, fence, to_phase, to_state, transition, error_message, error_details,
         reversion_count, attempt, delay_micros, deadline, actor, reason, event_type, details, place
@@ -33,7 +39,7 @@ WITH asked AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT (SELECT c.lease_namespace FROM plan_claims c WHERE c.plan_id = p.id AND a.from_state = 'processing') AS namespace OFFSET 0
     ) AS k
-    WHERE CASE WHEN k.namespace IS NOT NULL THEN
+    WHERE CASE WHEN k.namespace IS NOT NULL AND NOT (SELECT @waits::boolean) THEN
         CASE WHEN (SELECT true FROM leases h WHERE h.namespace = k.namespace AND h.kind = 'plan' AND h.name = p.id::text) THEN (
             SELECT true FROM leases h
             WHERE h.namespace = k.namespace AND h.kind = 'plan' AND h.name = p.id::text FOR UPDATE SKIP LOCKED

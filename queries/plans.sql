@@ -85,10 +85,6 @@ SELECT d.* FROM (
     LIMIT 1
 ) AS k, LATERAL (SELECT * FROM plans WHERE plans.id = k.id LIMIT 1) AS d;
 
--- name: PlanExists :one
--- Index: plans_pkey.
-SELECT EXISTS (SELECT FROM plans WHERE id = @id);
-
 -- name: PlanList :many
 -- Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards. Returns whole plans, newest first. The query is rewritten
 -- before it is sent: see audit_lists.sql. With a parent, the other filters apply to its children.
@@ -184,31 +180,6 @@ WHERE l.project = @project AND l.plan_id < @after_id
     AND (@state::text = '' OR d.state = @state::text)
 ORDER BY l.plan_id DESC LIMIT @max_rows;
 
--- name: PlanTransition :one
--- Index: plans_pkey. Makes a transition of the plan, other than a cancellation, if its stage and version are those that the
--- caller read, and the fence (0 for none) is the latest, and adds it to the history. Otherwise it returns no row.
-WITH moved AS (
-    UPDATE plans p
-    SET phase = @to_phase, state = @to_state, version = p.version + 1,
-        error_message = sqlc.narg(error_message), error_details = CAST(sqlc.narg(error_details)::text AS json),
-        reversion_count = @reversion_count, attempt = @attempt, deadline = sqlc.narg(deadline),
-        not_before = statement_timestamp() + nullif(@delay_micros::bigint, 0) * interval '1 microsecond',
-        cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, statement_timestamp())
-    WHERE p.id = @id AND p.phase = @from_phase AND p.state = @from_state AND p.version = @version
-        AND coalesce(nullif(@fence::bigint, 0) = p.fence, true)
-    RETURNING p.id, p.namespace, p.version, p.updated_at, p.not_before, p.last_completed_step, p.last_checkpoint_id
-), noted AS (
-    INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
-    SELECT m.id, m.version, @transition, @from_phase, @from_state, @to_phase, @to_state,
-        sqlc.narg(actor)::text, sqlc.narg(reason)::text, m.updated_at
-    FROM moved m
-), told AS (
-    INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, details)
-    SELECT statement_timestamp(), audit_new_id(), @event_type, m.namespace, sqlc.narg(actor)::text, m.id, CAST(@details::text AS json)
-    FROM moved m
-)
-SELECT m.updated_at, m.not_before, m.last_completed_step, m.last_checkpoint_id FROM moved m;
-
 -- name: PlanCancel :many
 -- Index: plans_root_id_id_key. Cancels the plan with its live descendants, if its stage and version are those that the caller
 -- read. The tree's root is locked, so that no plan is added meanwhile. It reads the whole tree by its root, and then selects
@@ -241,20 +212,12 @@ SELECT m.id FROM moved m;
 
 -- name: PlanProgress :one
 -- Index: plans_pkey. Returns no row if the plan is not processing, or does not exist, or if the fence is not the latest.
--- Otherwise it returns the whole plan: plans shows it as it was when the statement began, so the columns that change come from
--- the UPDATE.
-WITH moved AS (
-    UPDATE plans p
-    SET last_completed_step = coalesce(sqlc.narg(completed_step)::bigint, p.last_completed_step),
-        last_checkpoint_id = CASE WHEN @set_checkpoint::boolean THEN sqlc.narg(checkpoint_id)::text ELSE p.last_checkpoint_id END,
-        updated_at = greatest(p.updated_at, statement_timestamp())
-    WHERE p.id = @id AND p.state = 'processing' AND coalesce(nullif(@fence::bigint, 0) = p.fence, true)
-    RETURNING p.*
-)
-SELECT sqlc.embed(plans), m.phase, m.state, m.error_message, m.error_details, m.reversion_count, m.last_completed_step,
-    m.last_checkpoint_id, m.version, m.cancelled_at, m.cancel_reason, m.updated_at
-FROM moved m CROSS JOIN plans
-WHERE plans.id = @id;
+UPDATE plans p
+SET last_completed_step = coalesce(sqlc.narg(completed_step)::bigint, p.last_completed_step),
+    last_checkpoint_id = CASE WHEN @set_checkpoint::boolean THEN sqlc.narg(checkpoint_id)::text ELSE p.last_checkpoint_id END,
+    updated_at = greatest(p.updated_at, statement_timestamp())
+WHERE p.id = @id AND p.state = 'processing' AND coalesce(nullif(@fence::bigint, 0) = p.fence, true)
+RETURNING p.*;
 
 -- name: PlanHold :exec
 -- Index: plans_pkey. Aborts a transaction above read committed if the plan has changed since its snapshot. At read committed it

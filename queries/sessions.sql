@@ -202,7 +202,8 @@ ORDER BY a.place DESC, a.session_id DESC LIMIT @max_rows;
 -- the last activity, and not later: of that minute sessions are read that are not idle.
 SELECT sqlc.embed(s), greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
     ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
-        WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans, a.active_at
+        WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
+    a.active_at AS place, false::boolean AS coarse
 FROM (
     SELECT i.session_id, i.active_at FROM session_activity i,
         LATERAL (SELECT greatest(o.updated_at, o.imported_at) AS updated_at FROM sessions o WHERE o.id = i.session_id LIMIT 1) AS own,

@@ -22,20 +22,6 @@ FROM ROWS FROM (
 ORDER BY w.namespace COLLATE "C", w.name COLLATE "C"
 ON CONFLICT (namespace, name) DO UPDATE SET version = state_scopes.version WHERE false;
 
--- name: StateGet :one
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey, state_values_pkey. A
--- scope has a session or a name. known is false if that session does not exist, and version is 0 if the key does not.
-SELECT (@session_id::uuid IS NULL OR EXISTS (SELECT FROM sessions t WHERE t.id = @session_id::uuid))::boolean AS known,
-    v.value, coalesce(v.version, 0)::bigint AS version, coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at
-FROM (SELECT 1) AS one
-LEFT JOIN LATERAL (
-    SELECT t.id FROM state_scopes t WHERE t.session_id = @session_id::uuid
-    UNION ALL
-    SELECT t.id FROM state_scopes t WHERE t.namespace = @namespace::text AND t.name = @name::text
-    LIMIT 1
-) AS s ON true
-LEFT JOIN state_values v ON v.scope_id = s.id AND v.key = @key;
-
 -- name: StateList :many
 -- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey, state_values_pkey. The keys after a key
 -- and from first up to before, ordered by their bytes; a row with an empty key if there is none.

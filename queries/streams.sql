@@ -3,7 +3,7 @@
 
 -- name: StreamGet :one
 -- Index: streams_namespace_key_began_key, backwards, stream_parts_pkey, backwards. Returns the newest stream of a key.
-SELECT s.id, s.session_id, s.owner, s.fence, s.status, s.reason, (extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
+SELECT s.id, s.key, s.session_id, s.owner, s.fence, s.status, s.reason, (extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
     coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
     (s.expires_at <= statement_timestamp())::boolean AS expired
 FROM streams s WHERE s.namespace = @namespace AND s.key = @key
@@ -12,8 +12,9 @@ ORDER BY s.began DESC LIMIT 1;
 -- name: StreamList :many
 -- Index: streams_session_id_status_id_idx, backwards, stream_parts_pkey, backwards. Returns the streams of a session that have not
 -- expired, before a place in the order of status and id, whoever opened them: a view asks for its own sessions.
-SELECT s.id, s.key, s.owner, s.fence, s.status, s.reason, (extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
-    coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence
+SELECT s.id, s.key, s.session_id, s.owner, s.fence, s.status, s.reason, (extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
+    coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
+    (s.expires_at <= statement_timestamp())::boolean AS expired
 FROM streams s
 WHERE s.session_id = @session_id AND (s.status, s.id) < (@before_status::text, @before_id::uuid) AND s.expires_at > statement_timestamp()
 ORDER BY s.status DESC, s.id DESC LIMIT @max_rows;

@@ -136,22 +136,32 @@ func (a *audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer
 	if err != nil {
 		return err
 	}
-	filter.OldestFirst = true
 	export := rules.NewAuditExport(ctx, w)
-	var after rules.Place
-	for {
-		var fit fits
-		rows, err := a.list(ctx, fit.in(a.exec.read), filter, after, repo.MaxPageSize)
-		if err != nil {
-			return err
-		}
+	err = a.pages(ctx, filter, repo.MaxPageSize, func(rows []db.AuditEntry) error {
 		for _, row := range rows {
 			if err := export.Write(auditEntryOf(row)); err != nil {
 				return err
 			}
 		}
-		if len(rows) < repo.MaxPageSize && !fit.cut {
-			return export.Close()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return export.Close()
+}
+
+// pages reads the entries that a filter selects, the oldest first, a page at a time.
+func (a *audit) pages(ctx context.Context, filter repo.AuditFilter, size int, use func([]db.AuditEntry) error) error {
+	filter.OldestFirst = true
+	for after := (rules.Place{}); ; {
+		var fit fits
+		rows, err := a.list(ctx, fit.in(a.exec.read), filter, after, size)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		if err := use(rows); err != nil || len(rows) < size && !fit.cut {
+			return err
 		}
 		last := rows[len(rows)-1]
 		after = rules.Place{CreatedAt: last.OccurredAt, ID: last.ID.Bytes}

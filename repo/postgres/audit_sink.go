@@ -44,25 +44,12 @@ func (s *sink) connect(ctx context.Context) error {
 	if s.conn != nil && !s.conn.IsClosed() {
 		return conn.Fits(s.conn)
 	}
-	// The pool's hooks apply here too: they may set a changing password, or types.
-	config := s.config.ConnConfig.Copy()
-	if hook := s.config.BeforeConnect; hook != nil {
-		if err := hook(ctx, config); err != nil {
-			return conn.Translate(ctx, err, conn.Unsent)
-		}
-	}
-	pg, err := pgx.ConnectConfig(ctx, config)
+	pg, err := conn.Dial(ctx, s.config, func(*pgx.ConnConfig) {})
 	if err != nil {
 		return conn.Translate(ctx, err, conn.Unsent)
 	}
-	if hook := s.config.AfterConnect; hook != nil {
-		if err := hook(ctx, pg); err != nil {
-			_ = pg.Close(ctx)
-			return conn.Translate(ctx, err, conn.Unsent)
-		}
-	}
 	if err := conn.Fits(pg); err != nil {
-		_ = pg.Close(ctx)
+		conn.Close(ctx, pg)
 		return err
 	}
 	s.conn = pg

@@ -43,19 +43,14 @@ func (s *sessions) Delete(ctx context.Context, id repo.ID, conditions ...repo.De
 // deleteLocked deletes sessions that are locked, behind HoldGate. remains: something is left for a sweep.
 func (s *sessions) deleteLocked(ctx context.Context, q db.DBTX, all ...*removal.Deletion) (remains bool, err error) {
 	p := &conn.Pipeline{}
-	p.Add(func(q db.DBTX) error {
-		return queries.StateOfSessionLock(ctx, q, convert.Each(all, func(d *removal.Deletion) pgtype.UUID { return convert.UUID(d.ID) }))
-	})
+	conn.Do(ctx, p, queries.StateOfSessionLock, convert.Each(all, func(d *removal.Deletion) pgtype.UUID { return convert.UUID(d.ID) }))
 	rows := make([]db.SessionDeleteRow, len(all))
 	for i, d := range all {
 		params := db.SessionDeleteParams{
 			ID: convert.UUID(d.ID), IfVersion: convert.UnlessZero(d.If.Version), IdleSince: convert.UnlessZero(d.If.IdleSince),
 			IfMessages: d.If.Messages, Audited: s.audited,
 		}
-		p.Add(func(q db.DBTX) (err error) {
-			rows[i], err = queries.SessionDelete(ctx, q, params)
-			return err
-		})
+		conn.Ask(ctx, p, &rows[i], queries.SessionDelete, params)
 	}
 	p.Add(func(q db.DBTX) (err error) {
 		remains, err = queries.SessionRemains(ctx, q)

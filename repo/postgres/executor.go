@@ -165,12 +165,7 @@ func (p *pooled) retried(ctx context.Context, operation func() error) error {
 		return err
 	}
 	defer p.gate.leave()
-	for attempt := 1; ; attempt++ {
-		err := operation()
-		if !conn.IsPassing(err) || ctx.Err() != nil || !p.conns.Pause(ctx, attempt) {
-			return conn.Settled(err)
-		}
-	}
+	return conn.Settled(p.conns.Retry(ctx, operation))
 }
 
 // bound runs operations in a transaction that its owner ends. Since operations do not

@@ -21,36 +21,23 @@ import (
 func acquire(ctx context.Context, q db.DBTX, lease repo.NewLease) (row db.LeaseGetRow, err error) {
 	namespace, name := leaseRow(lease.Key)
 	get := db.LeaseGetParams{Namespace: namespace, Kind: lease.Key.Kind, Name: name}
-	take := db.LeaseTakeParams{
-		Namespace: get.Namespace, Kind: get.Kind, Name: get.Name, Owner: lease.Owner, TtlSeconds: lease.TTL.Seconds(),
-	}
-	lock := db.LeaseLockParams{Namespace: get.Namespace, Kind: get.Kind, Name: get.Name, Owner: lease.Owner}
-	steps := []func(db.DBTX) error{
-		func(q db.DBTX) error { return queries.LeaseMake(ctx, q, db.LeaseMakeParams(get)) },
-		func(q db.DBTX) error { return queries.LeaseLock(ctx, q, lock) },
-		func(q db.DBTX) error { return queries.LeaseTake(ctx, q, take) },
-	}
+	take := db.LeaseTakeParams{Namespace: namespace, Kind: get.Kind, Name: name, Owner: lease.Owner, TtlSeconds: lease.TTL.Seconds()}
+	lock, tell := &conn.Pipeline{}, &conn.Pipeline{}
 	switch id, _ := repo.ParseID(lease.Key.Name); lease.Key.Kind {
 	case repo.LeaseOfSession:
 		take.SessionID = convert.UUID(id)
-		told := db.FenceSessionParams{SessionID: take.SessionID, Namespace: get.Namespace, Owner: lease.Owner}
-		steps = slices.Insert(steps, 0, func(q db.DBTX) error {
-			return queries.FenceLockSession(ctx, q, db.FenceLockSessionParams{SessionID: told.SessionID, Namespace: told.Namespace})
-		})
-		steps = append(steps, func(q db.DBTX) error { return queries.FenceSession(ctx, q, told) })
+		conn.Do(ctx, lock, queries.FenceLockSession, db.FenceLockSessionParams{SessionID: take.SessionID, Namespace: namespace})
+		conn.Do(ctx, tell, queries.FenceSession, db.FenceSessionParams{SessionID: take.SessionID, Namespace: namespace, Owner: lease.Owner})
 	case repo.LeaseOfPlan:
 		take.PlanID = convert.UUID(id)
-		told := db.FencePlanParams{PlanID: take.PlanID, Namespace: get.Namespace, Owner: lease.Owner}
-		steps = slices.Insert(steps, 0, func(q db.DBTX) error {
-			return queries.FenceLockPlan(ctx, q, db.FenceLockPlanParams{PlanID: told.PlanID, Namespace: told.Namespace})
-		})
-		steps = append(steps, func(q db.DBTX) error { return queries.FencePlan(ctx, q, told) })
+		conn.Do(ctx, lock, queries.FenceLockPlan, db.FenceLockPlanParams{PlanID: take.PlanID, Namespace: namespace})
+		conn.Do(ctx, tell, queries.FencePlan, db.FencePlanParams{PlanID: take.PlanID, Namespace: namespace, Owner: lease.Owner})
 	}
-	p := &conn.Pipeline{Steps: steps}
-	p.Add(func(q db.DBTX) (err error) {
-		row, err = queries.LeaseGet(ctx, q, get)
-		return err
-	})
+	conn.Do(ctx, lock, queries.LeaseMake, db.LeaseMakeParams(get))
+	conn.Do(ctx, lock, queries.LeaseLock, db.LeaseLockParams{Namespace: namespace, Kind: get.Kind, Name: name, Owner: lease.Owner})
+	conn.Do(ctx, lock, queries.LeaseTake, take)
+	conn.Ask(ctx, tell, &row, queries.LeaseGet, get)
+	p := &conn.Pipeline{Steps: slices.Concat(lock.Steps, tell.Steps)}
 	for {
 		// No row: whoever was seen to hold it by the first statement has released it since.
 		if err := p.Send(ctx, q); !conn.IsNoRows(err) {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -134,24 +136,30 @@ func (l *leases) Renew(ctx context.Context, lease repo.Lease, ttl time.Duration)
 // earlier attempt that arrives late finds none either.
 func (l *leases) renew(ctx context.Context, lease repo.Lease, ttl time.Duration) (repo.Lease, error) {
 	if pool, ok := l.exec.(*pooled); ok {
-		if renewed, settled, err := pool.renewTogether(ctx, lease, ttl); settled {
-			return renewed, err
+		together := &renewing{lease: lease, ttl: ttl}
+		if settled, err := pool.renewTogether(ctx, together); settled {
+			if err != nil {
+				return repo.Lease{}, err
+			}
+			return together.renewed(), nil
 		}
 	}
-	namespace, name := leaseRow(lease.Key)
-	locked := db.LeaseLockFenceParams{Namespace: namespace, Kind: lease.Key.Kind, Name: name, Fence: lease.Fence}
-	params := db.LeaseRenewParams{
-		Namespace: locked.Namespace, Kind: locked.Kind, Name: locked.Name, Fence: locked.Fence, TtlSeconds: ttl.Seconds(),
-	}
-	row, err := ask(ctx, l.exec.writeByID, func(q db.DBTX) (db.LeaseRenewRow, error) {
+	alone, params := &renewing{lease: lease, ttl: ttl}, db.LeaseRenewParams{}
+	alone.addTo(&params, pgtype.TID{})
+	lock := db.LeaseLockFenceParams{Namespace: params.Namespaces[0], Kind: lease.Key.Kind, Name: params.Names[0], Fence: lease.Fence}
+	rows, err := ask(ctx, l.exec.writeByID, func(q db.DBTX) ([]db.LeaseRenewRow, error) {
 		return conn.After(ctx, q,
-			func(q db.DBTX) error { return queries.LeaseLockFence(ctx, q, locked) },
-			func(q db.DBTX) (db.LeaseRenewRow, error) { return queries.LeaseRenew(ctx, q, params) })
+			func(q db.DBTX) error { return queries.LeaseLockFence(ctx, q, lock) },
+			func(q db.DBTX) ([]db.LeaseRenewRow, error) { return queries.LeaseRenew(ctx, q, params) })
 	})
-	if err != nil {
-		return repo.Lease{}, conn.OrMissing(err, rules.LeaseLost(lease))
+	switch {
+	case err != nil:
+		return repo.Lease{}, err
+	case len(rows) == 0:
+		return repo.Lease{}, rules.LeaseLost(lease)
 	}
-	return convert.Lease(lease.Key, db.LeaseGetRow(row)), nil
+	alone.row = &rows[0]
+	return alone.renewed(), nil
 }
 
 func (l *leases) Release(ctx context.Context, lease repo.Lease) error {
@@ -161,14 +169,17 @@ func (l *leases) Release(ctx context.Context, lease repo.Lease) error {
 	}
 	namespace, name := leaseRow(lease.Key)
 	params := db.LeaseReleaseParams{Namespace: namespace, Kind: lease.Key.Kind, Name: name, Fence: lease.Fence}
-	released, err := l.release(ctx, l.exec.writeByID, func(q db.DBTX) (int64, error) { return queries.LeaseRelease(ctx, q, params) })
+	var released int64
+	p := &conn.Pipeline{}
+	conn.Ask(ctx, p, &released, queries.LeaseRelease, params)
+	err = l.release(ctx, l.exec.writeByID, p)
 	if released > 0 {
 		l.exec.changed(freed(lease.Key)...)
 	}
 	return err
 }
 
-func (l *leases) ReleaseAll(ctx context.Context, owner string) (int64, error) {
+func (l *leases) ReleaseAll(ctx context.Context, owner string) (released int64, err error) {
 	if err := rules.CheckLeaseOwner(owner); err != nil {
 		return 0, err
 	}
@@ -176,33 +187,24 @@ func (l *leases) ReleaseAll(ctx context.Context, owner string) (int64, error) {
 	if l.view != "" && l.view != convert.LeaseNamespace {
 		params.Namespaces = append(params.Namespaces, l.view)
 	}
-	var keys []repo.LeaseKey
-	released, err := l.release(ctx, l.exec.write, func(q db.DBTX) (released int64, err error) {
-		rows, err := queries.LeaseReleaseAll(ctx, q, params)
-		keys = nil
-		for _, row := range rows {
-			released = row.Released
-			keys = append(keys, l.in(repo.LeaseKey{Kind: row.Kind, Name: row.Name}))
-		}
-		return released, err
-	})
-	l.exec.changed(freed(keys...)...)
+	var rows []db.LeaseReleaseAllRow
+	p := &conn.Pipeline{}
+	conn.Ask(ctx, p, &rows, queries.LeaseReleaseAll, params)
+	err = l.release(ctx, l.exec.write, p)
+	for _, row := range rows {
+		released = row.Released
+		l.exec.changed(freed(l.in(repo.LeaseKey{Kind: row.Kind, Name: row.Name}))...)
+	}
 	return released, err
 }
 
-// release frees rows, and sweeps behind it. It does not in a caller's transaction, which
+// release frees rows, and sweeps behind that. It does not in a caller's transaction, which
 // would keep others from the keys of the rows that it removes.
-func (l *leases) release(ctx context.Context, by way, release func(q db.DBTX) (int64, error)) (released int64, err error) {
-	p := &conn.Pipeline{}
-	p.Add(func(q db.DBTX) (err error) {
-		released, err = release(q)
-		return err
-	})
+func (l *leases) release(ctx context.Context, by way, p *conn.Pipeline) error {
 	if _, sweeps := l.exec.(*pooled); sweeps {
-		p.Add(func(q db.DBTX) error { return queries.LeaseSweep(ctx, q, cmp.Or(l.view, convert.LeaseNamespace)) })
+		conn.Do(ctx, p, queries.LeaseSweep, cmp.Or(l.view, convert.LeaseNamespace))
 	}
-	err = by(ctx, func(q db.DBTX) error { return p.Send(ctx, q) })
-	return released, err
+	return by(ctx, func(q db.DBTX) error { return p.Send(ctx, q) })
 }
 
 func (l *leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Page) (repo.List[repo.Lease], error) {

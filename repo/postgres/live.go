@@ -229,31 +229,17 @@ func (l *live) polled(
 }
 
 // connect makes the listener's connection. It is not one of the pool's, since it is kept
-// for as long as somebody follows; it is made in the same way.
+// for as long as somebody follows.
 func (l *live) connect(ctx context.Context) (follow.Line, error) {
-	pool := l.conns.Pool.Config()
-	config := pool.ConnConfig.Copy()
-	// Nothing is left prepared on a pooler's connection.
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	if pool.BeforeConnect != nil {
-		if err := pool.BeforeConnect(ctx, config); err != nil {
-			return nil, err
-		}
-	}
-	// Otherwise a function of the caller's would be given the notifications instead.
-	config.OnNotification = nil
-	pg, err := pgx.ConnectConfig(ctx, config)
+	pg, err := conn.Dial(ctx, l.conns.Pool.Config(), func(config *pgx.ConnConfig) {
+		config.DefaultQueryExecMode = pgx.QueryExecModeExec // nothing is left prepared on a pooler's connection
+		config.OnNotification = nil                         // otherwise a function of the caller's would be given the notifications
+	})
 	if err != nil {
 		return nil, err
 	}
-	if pool.AfterConnect != nil {
-		err = pool.AfterConnect(ctx, pg)
-	}
-	if err == nil {
-		err = listen(ctx, pg)
-	}
-	if err != nil {
-		closeLine(ctx, pg)
+	if err := listen(ctx, pg); err != nil {
+		conn.Close(ctx, pg)
 		return nil, err
 	}
 	return line{pg}, nil
@@ -275,15 +261,6 @@ func listen(ctx context.Context, pg *pgx.Conn) error {
 	}
 	_, err = pg.Exec(ctx, "listen "+pgx.Identifier{channel}.Sanitize())
 	return err
-}
-
-// closeTimeout bounds the closing of a connection.
-const closeTimeout = time.Second
-
-func closeLine(ctx context.Context, pg *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	_ = pg.Close(ctx)
 }
 
 // line is a connection that listens.
@@ -317,4 +294,4 @@ func (l line) Next(ctx context.Context) (string, error) {
 }
 
 // Close implements follow.Line.
-func (l line) Close() { closeLine(context.Background(), l.conn) }
+func (l line) Close() { conn.Close(context.Background(), l.conn) }

@@ -46,6 +46,16 @@ func newPage(limit int) []repo.Message { return make([]repo.Message, 0, min(limi
 // query reads messages as whole rows.
 type query func(db.DBTX) error
 
+// messagesBy returns a query whose rows are scanned, and not what it returns.
+func messagesBy[Argument any](
+	ctx context.Context, read func(context.Context, db.DBTX, Argument) ([]db.Message, error), argument Argument,
+) query {
+	return func(q db.DBTX) error {
+		_, err := read(ctx, q, argument)
+		return err
+	}
+}
+
 // transcript reads messages with a statement for sessions without branches, or else with one for any session, into the memory of
 // page. Only if the first finds none does it ask whether the session exists, and has branches.
 func (s *sessions) transcript(ctx context.Context, sessionID repo.ID, page []repo.Message, plain, path query) (_ []repo.Message, err error) {
@@ -104,17 +114,11 @@ func (s *sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before
 	if err = s.checkSession(ctx, sessionID, err); err != nil {
 		return nil, err
 	}
-	page, err := s.transcript(ctx, sessionID, newPage(limit), func(q db.DBTX) error {
-		_, err := queries.MessageListBefore(ctx, q, db.MessageListBeforeParams{
-			SessionID: convert.UUID(sessionID), BeforeSequence: before, MaxRows: int32(limit),
-		})
-		return err
-	}, func(q db.DBTX) error {
-		_, err := queries.MessageListPathBefore(ctx, q, db.MessageListPathBeforeParams{
-			SessionID: convert.UUID(sessionID), BeforeSequence: before, MaxRows: int64(limit),
-		})
-		return err
-	})
+	page, err := s.transcript(ctx, sessionID, newPage(limit), messagesBy(ctx, queries.MessageListBefore, db.MessageListBeforeParams{
+		SessionID: convert.UUID(sessionID), BeforeSequence: before, MaxRows: int32(limit),
+	}), messagesBy(ctx, queries.MessageListPathBefore, db.MessageListPathBeforeParams{
+		SessionID: convert.UUID(sessionID), BeforeSequence: before, MaxRows: int64(limit),
+	}))
 	if err != nil {
 		return nil, err
 	}
@@ -139,12 +143,9 @@ func (s *sessions) MessagesOfCall(ctx context.Context, sessionID repo.ID, callID
 	if err := s.checkSession(ctx, sessionID, rules.CheckCallID(callID)); err != nil {
 		return nil, err
 	}
-	return s.list(ctx, sessionID, nil, func(q db.DBTX) error {
-		_, err := queries.MessageListByCall(ctx, q, db.MessageListByCallParams{
-			SessionID: convert.UUID(sessionID), CallID: callID, MaxRows: repo.MaxPageSize,
-		})
-		return err
-	})
+	return s.list(ctx, sessionID, nil, messagesBy(ctx, queries.MessageListByCall, db.MessageListByCallParams{
+		SessionID: convert.UUID(sessionID), CallID: callID, MaxRows: repo.MaxPageSize,
+	}))
 }
 
 func (s *sessions) mustExist(ctx context.Context, sessionID repo.ID) error {
@@ -220,12 +221,9 @@ func (s *sessions) inherited(ctx context.Context, sessionID repo.ID, base, from 
 	}
 	at := base - 1
 	return streamed(from, func(next int64, limit int, chunk []repo.Message) ([]repo.Message, error) {
-		return s.list(ctx, sessionID, chunk, func(q db.DBTX) error {
-			_, err := queries.MessageListPath(ctx, q, db.MessageListPathParams{
-				SessionID: convert.UUID(sessionID), At: &at, FromSequence: next, MaxRows: int64(limit),
-			})
-			return err
-		})
+		return s.list(ctx, sessionID, chunk, messagesBy(ctx, queries.MessageListPath, db.MessageListPathParams{
+			SessionID: convert.UUID(sessionID), At: &at, FromSequence: next, MaxRows: int64(limit),
+		}))
 	})
 }
 
@@ -267,17 +265,11 @@ func (s *sessions) chunk(ctx context.Context, sessionID repo.ID, from int64, lim
 	if err := s.checkSession(ctx, sessionID, nil); err != nil {
 		return nil, err
 	}
-	page, err := s.transcript(ctx, sessionID, page, func(q db.DBTX) error {
-		_, err := queries.MessageListFrom(ctx, q, db.MessageListFromParams{
-			SessionID: convert.UUID(sessionID), FromSequence: from, MaxRows: int32(limit),
-		})
-		return err
-	}, func(q db.DBTX) error {
-		_, err := queries.MessageListPath(ctx, q, db.MessageListPathParams{
-			SessionID: convert.UUID(sessionID), FromSequence: from, MaxRows: int64(limit),
-		})
-		return err
-	})
+	page, err := s.transcript(ctx, sessionID, page, messagesBy(ctx, queries.MessageListFrom, db.MessageListFromParams{
+		SessionID: convert.UUID(sessionID), FromSequence: from, MaxRows: int32(limit),
+	}), messagesBy(ctx, queries.MessageListPath, db.MessageListPathParams{
+		SessionID: convert.UUID(sessionID), FromSequence: from, MaxRows: int64(limit),
+	}))
 	if err == nil {
 		err = checkLinked(page, -1)
 	}
@@ -292,12 +284,9 @@ func (s *sessions) chunk(ctx context.Context, sessionID repo.ID, from int64, lim
 
 // own reads messages of all branches, without those that a fork has of others.
 func (s *sessions) own(ctx context.Context, sessionID repo.ID, from int64, limit int, page []repo.Message) ([]repo.Message, error) {
-	page, err := s.list(ctx, sessionID, page, func(q db.DBTX) error {
-		_, err := queries.MessageListOwn(ctx, q, db.MessageListOwnParams{
-			SessionID: convert.UUID(sessionID), FromSequence: from, MaxRows: int32(limit),
-		})
-		return err
-	})
+	page, err := s.list(ctx, sessionID, page, messagesBy(ctx, queries.MessageListOwn, db.MessageListOwnParams{
+		SessionID: convert.UUID(sessionID), FromSequence: from, MaxRows: int32(limit),
+	}))
 	for i := range page {
 		if page[i].Sequence != from+int64(i) {
 			return nil, missingMessages()

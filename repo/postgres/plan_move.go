@@ -26,14 +26,14 @@ func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Tran
 		return p.cancel(ctx, id, cause)
 	}
 	one := &moving{id: id, transition: transition, cause: cause}
-	if err := p.exec.transition(ctx, one); err != nil {
+	if err = p.exec.transition(ctx, one); err == nil && !one.done {
+		err = p.moveAlone(ctx, one)
+	}
+	if err != nil {
 		return repo.Plan{}, err
 	}
-	if !one.done {
-		return p.moveAlone(ctx, id, transition, cause)
-	}
 	if one.moves {
-		p.tellMoved(repo.PlanState(one.params.FromState), one.moved, cause)
+		p.tellMoved(one.stored.State, one.moved, cause)
 	}
 	return one.moved, nil
 }
@@ -50,97 +50,61 @@ func (p *plans) tellMoved(from repo.PlanState, moved repo.Plan, cause repo.Cause
 	}
 }
 
-func (p *plans) moveAlone(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (repo.Plan, error) {
-	stored, err := p.Get(ctx, id)
+// moveAlone makes a transition that no group has made.
+func (p *plans) moveAlone(ctx context.Context, one *moving) error {
+	stored, err := p.Get(ctx, one.id)
 	if err != nil {
-		return repo.Plan{}, err
+		return err
 	}
-	moved, moves, err := rules.Moved(stored, transition, cause)
-	if err != nil {
-		return repo.Plan{}, cmp.Or(p.admit(ctx, id, cause.Fence), err)
+	err = one.decide(stored)
+	switch {
+	case err != nil:
+		return cmp.Or(p.admit(ctx, one.id, one.cause.Fence), err)
+	case !one.moves:
+		return p.exec.sees(ctx, func(q db.DBTX) error { return queries.PlanHold(ctx, q, convert.UUID(one.id)) })
 	}
-	if !moves {
-		return stored, p.exec.sees(ctx, func(q db.DBTX) error { return queries.PlanHold(ctx, q, convert.UUID(id)) })
+	err = p.move(ctx, one)
+	if err == nil && !one.done && one.cause.Fence > 0 && p.admit(ctx, one.id, one.cause.Fence) == nil {
+		err = p.move(ctx, one) // the plan may not have known of the fence
 	}
-	params := transitionParams(stored, moved, transition, cause)
-	row, err := p.move(ctx, stored, transition, params)
-	if conn.IsNoRows(err) && cause.Fence > 0 && p.admit(ctx, id, cause.Fence) == nil {
-		row, err = p.move(ctx, stored, transition, params) // the plan may not have known of the fence
+	if err != nil || one.done {
+		return err
 	}
-	if conn.IsNoRows(err) {
-		return p.overtaken(ctx, id, transition, cause)
-	}
-	if err != nil {
-		return repo.Plan{}, err
-	}
-	afterMove(&moved, row)
-	p.tellMoved(stored.State, moved, cause)
-	return moved, nil
+	one.moves = false
+	one.moved, err = p.overtaken(ctx, one.id, one.transition, one.cause)
+	return err
 }
 
-// afterMove sets what the database decides.
-func afterMove(moved *repo.Plan, row db.PlanTransitionRow) {
-	moved.UpdatedAt = row.UpdatedAt.UTC()
-	moved.NotBefore = convert.FromTime(row.NotBefore)
-	moved.Moved = true
-	moved.LastCompletedStep, moved.LastCheckpointID = row.LastCompletedStep, convert.FromNullable(row.LastCheckpointID)
-}
-
-func transitionParams(stored, moved repo.Plan, transition repo.Transition, cause repo.Cause) db.PlanTransitionParams {
-	return db.PlanTransitionParams{
-		ID:             convert.UUID(stored.ID),
-		FromPhase:      string(stored.Phase),
-		FromState:      string(stored.State),
-		Version:        stored.Version,
-		ToPhase:        string(moved.Phase),
-		ToState:        string(moved.State),
-		Transition:     string(transition),
-		ErrorMessage:   convert.Nullable(moved.ErrorMessage),
-		ErrorDetails:   convert.JSONText(moved.ErrorDetails),
-		ReversionCount: int32(moved.ReversionCount),
-		Attempt:        int32(moved.Attempt),
-		DelayMicros:    rules.DelayOf(moved, transition, cause).Microseconds(),
-		Deadline:       convert.ToTime(moved.Deadline),
-		Actor:          convert.Nullable(cause.Actor),
-		Reason:         convert.Nullable(cause.Reason),
-		EventType:      rules.Event(transition, moved.Stage),
-		Details:        string(rules.Details(transition, stored.Stage, moved.Stage, moved.Version)),
-		Fence:          cause.Fence,
+// move sends a transition, and waits for the plan. It is not done if that has changed since it was read, or if the fence is not the
+// latest that it knows of.
+func (p *plans) move(ctx context.Context, one *moving) error {
+	if rules.NeedsLiveParent(one.stored, one.transition) {
+		return p.moveBelowLive(ctx, one)
 	}
-}
-
-// move sends a transition. It returns pgx.ErrNoRows if the plan has changed since it was
-// read, or if the fence is not the latest that it knows of.
-func (p *plans) move(
-	ctx context.Context, stored repo.Plan, transition repo.Transition, params db.PlanTransitionParams,
-) (db.PlanTransitionRow, error) {
-	if rules.NeedsLiveParent(stored, transition) {
-		return p.moveBelowLive(ctx, stored, transition, params)
-	}
-	return run(ctx, p.exec.write, queries.PlanTransition, params)
+	return p.exec.write(ctx, func(q db.DBTX) error { return sendMoves(ctx, q, true, one) })
 }
 
 // moveBelowLive moves a plan whose parent must be live. It locks the tree first. A
 // cancellation of the parent takes the same lock: it comes either before, and is seen
 // here, or after, and cancels this plan too.
-func (p *plans) moveBelowLive(
-	ctx context.Context, stored repo.Plan, transition repo.Transition, params db.PlanTransitionParams,
-) (row db.PlanTransitionRow, err error) {
-	err = p.exec.atomically(ctx, func(q db.DBTX) error {
-		if _, err := queries.PlanLockTree(ctx, q, convert.UUID(stored.ID)); err != nil {
+func (p *plans) moveBelowLive(ctx context.Context, one *moving) error {
+	err := p.exec.atomically(ctx, func(q db.DBTX) error {
+		if _, err := queries.PlanLockTree(ctx, q, convert.UUID(one.id)); err != nil {
 			return err
 		}
-		parent, err := getPlan(ctx, q, stored.ParentID)
+		parent, err := getPlan(ctx, q, one.stored.ParentID)
 		if err != nil {
 			return err
 		}
-		if err := rules.CheckParent(parent, stored.ID, transition); err != nil {
+		if err := rules.CheckParent(parent, one.id, one.transition); err != nil {
 			return &conn.Answer{Err: err}
 		}
-		row, err = queries.PlanTransition(ctx, q, params)
-		return err
+		return sendMoves(ctx, q, true, one)
 	})
-	return row, err
+	if conn.IsNoRows(err) {
+		return nil // it was deleted
+	}
+	return err
 }
 
 // overtaken returns the answer for a plan that somebody else moved meanwhile, or whose
@@ -230,12 +194,12 @@ func (p *plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress
 	if err != nil {
 		return repo.Plan{}, err
 	}
-	return convert.Plan(progressed(row))
+	return convert.Plan(row)
 }
 
 // progress returns errNotMoved if the plan is not processing, or if the fence is not the
 // latest that it knows of.
-func (p *plans) progress(ctx context.Context, id repo.ID, progress repo.Progress) (row db.PlanProgressRow, err error) {
+func (p *plans) progress(ctx context.Context, id repo.ID, progress repo.Progress) (row db.Plan, err error) {
 	err = p.exec.writeByID(ctx, func(q db.DBTX) (err error) {
 		row, err = queries.PlanProgress(ctx, q, db.PlanProgressParams{
 			ID:            convert.UUID(id),
@@ -260,15 +224,4 @@ func (p *plans) notProcessing(ctx context.Context, id repo.ID, fence int64) (rep
 		return repo.Plan{}, p.exec.unread(err)
 	}
 	return repo.Plan{}, cmp.Or[error](p.admit(ctx, id, fence), rules.Refuse(stored, repo.TransitionProgress, repo.Cause{}))
-}
-
-// progressed returns the plan with the changeable columns as the statement left them.
-// The view's row has them as they were before.
-func progressed(row db.PlanProgressRow) db.Plan {
-	plan := row.Plan
-	plan.Phase, plan.State, plan.Version = row.Phase, row.State, row.Version
-	plan.ErrorMessage, plan.ErrorDetails, plan.ReversionCount = row.ErrorMessage, row.ErrorDetails, row.ReversionCount
-	plan.LastCompletedStep, plan.LastCheckpointID = row.LastCompletedStep, row.LastCheckpointID
-	plan.CancelledAt, plan.CancelReason, plan.UpdatedAt = row.CancelledAt, row.CancelReason, row.UpdatedAt
-	return plan
 }

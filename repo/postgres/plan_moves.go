@@ -22,10 +22,10 @@ type moving struct {
 	transition repo.Transition
 	cause      repo.Cause
 
-	moved  repo.Plan
-	params db.PlanTransitionParams
-	done   bool // otherwise it is left to its caller
-	moves  bool
+	// stored is the plan as it was read, and moved as it is to be, or is.
+	stored, moved repo.Plan
+	done          bool // otherwise it is left to its caller
+	moves         bool
 	// refused is why the lifecycle does not allow it.
 	refused error
 }
@@ -40,23 +40,21 @@ type (
 	moveTask   = commit.Task[repo.ID, *moving]
 )
 
-// mover makes transitions in groups: those of different plans that are asked for while a group is under
-// way are one reading and one statement. A group makes those that the lifecycle allows
-// as it is, and waits for nobody. All others it leaves to their callers, who
-// find out why, or wait.
-type mover struct {
-	*commit.Committer[repo.ID, *moving]
-}
-
 // moveLimits: the plans of a group are read whole.
 var moveLimits = scheduler.Limits{
 	GroupRows: 100, GroupBytes: 1 << 20, ShareRows: 1, Items: 1 << 16, Rows: 1 << 16, Bytes: 256 << 20, Callers: 1 << 16,
 }
 
-func newMover(p *pooled) *mover {
-	return &mover{commit.New(p.budget, commit.Config[repo.ID, *moving]{
-		Kind: "transition", Limits: moveLimits, Once: true, Commit: func(g *movesGroup) { g.Run(g.Tasks, (&moves{g}).send) },
-	})}
+// newMover returns what makes transitions in groups: those of different plans that are asked for while a group is under
+// way are one reading and one statement. A group makes those that the lifecycle allows
+// as it is, and waits for nobody. All others it leaves to their callers, who
+// find out why, or wait.
+func newMover(p *pooled) *commit.Committer[repo.ID, *moving] {
+	return commit.New(p.budget, commit.Config[repo.ID, *moving]{Kind: "transition", Limits: moveLimits, Once: true, Commit: func(g *movesGroup) {
+		g.Run(g.Tasks, func(ctx context.Context, q db.DBTX, tasks []*moveTask) (func(), func(*moveTask) bool, error) {
+			return func() { g.Made(tasks...) }, nil, makeMoves(ctx, q, tasks)
+		})
+	}})
 }
 
 // transition makes a transition with others. Not done and without an error: it was left to the caller.
@@ -71,45 +69,49 @@ func (p *pooled) transition(ctx context.Context, one *moving) error {
 // transition leaves all to the caller, whose transaction waits for rows anyway.
 func (b bound) transition(context.Context, *moving) error { return nil }
 
-// moves are the transitions of a group.
-type moves struct{ *movesGroup }
-
-// send makes those that can be made at once.
-func (g *moves) send(ctx context.Context, q db.DBTX, tasks []*moveTask) (answer func(), carried func(*moveTask) bool, err error) {
-	moving, err := decideMoves(ctx, q, tasks)
+// makeMoves makes those transitions of a group that can be made at once.
+func makeMoves(ctx context.Context, q db.DBTX, tasks []*moveTask) error {
+	moves, err := decideMoves(ctx, q, tasks)
 	if err != nil {
-		return nil, nil, &conn.Answer{Err: conn.Translate(ctx, err, conn.Reading)}
+		return &conn.Answer{Err: conn.Translate(ctx, err, conn.Reading)}
 	}
-	var rows []db.PlanTransitionManyRow
-	if len(moving) > 0 {
-		params := transitionManyParams(moving)
-		rows, err = conn.After(ctx, q,
-			func(q db.DBTX) error { return queries.PlanByIndex(ctx, q) },
-			func(q db.DBTX) ([]db.PlanTransitionManyRow, error) {
-				return queries.PlanTransitionMany(ctx, q, params)
-			})
+	if len(moves) == 0 {
+		return nil
 	}
-	return func() {
-		for _, row := range rows {
-			one := moving[row.Place-1].Item
-			one.done = true
-			afterMove(&one.moved, db.PlanTransitionRow{
-				UpdatedAt: row.UpdatedAt, NotBefore: row.NotBefore, LastCompletedStep: row.LastCompletedStep, LastCheckpointID: row.LastCheckpointID,
-			})
-		}
-		for _, t := range tasks {
-			g.Done(t, nil)
-		}
-	}, nil, err
+	return sendMoves(ctx, q, false, moves...)
 }
 
-// decideMoves reads the plans, and returns those that may be moved.
-func decideMoves(ctx context.Context, q db.DBTX, tasks []*moveTask) (moves []*moveTask, err error) {
-	ids := make([]pgtype.UUID, len(tasks))
-	for i, t := range tasks {
-		ids[i] = convert.UUID(t.Item.id)
+// sendMoves moves plans, and notes which are done. One for which it waits is alone.
+func sendMoves(ctx context.Context, q db.DBTX, waits bool, moves ...*moving) error {
+	params := db.PlanTransitionParams{Waits: waits}
+	for _, one := range moves {
+		one.done = false // by a failed attempt
+		one.addTo(&params)
 	}
-	rows, err := queries.PlanGetMany(ctx, q, ids)
+	p := &conn.Pipeline{}
+	if _, alone := q.(conn.Alone); alone {
+		p.Add(func(q db.DBTX) error { return queries.PlanByIndex(ctx, q) })
+	}
+	if waits {
+		p.Add(func(q db.DBTX) error { return queries.PlanLock(ctx, q, params.Ids[0]) })
+	}
+	p.Add(func(q db.DBTX) error {
+		rows, err := queries.PlanTransition(ctx, q, params)
+		for _, row := range rows {
+			one := moves[row.Place-1]
+			one.done, one.moved.Moved = true, true
+			one.moved.UpdatedAt, one.moved.NotBefore = row.UpdatedAt.UTC(), convert.FromTime(row.NotBefore)
+			one.moved.LastCompletedStep, one.moved.LastCheckpointID = row.LastCompletedStep, convert.FromNullable(row.LastCheckpointID)
+		}
+		return err
+	})
+	return p.Send(ctx, q)
+}
+
+// decideMoves reads the plans, and returns those that the group may move. What the lifecycle refuses, whatever the fence, or what needs
+// nothing, is done. What is not, its caller does.
+func decideMoves(ctx context.Context, q db.DBTX, tasks []*moveTask) (moves []*moving, err error) {
+	rows, err := queries.PlanGetMany(ctx, q, convert.Each(tasks, func(t *moveTask) pgtype.UUID { return convert.UUID(t.Item.id) }))
 	if err != nil {
 		return nil, err
 	}
@@ -122,62 +124,47 @@ func decideMoves(ctx context.Context, q db.DBTX, tasks []*moveTask) (moves []*mo
 		plans[plan.ID] = append(plans[plan.ID], plan)
 	}
 	for _, t := range tasks {
-		stored := plans[t.Item.id]
+		one, stored := t.Item, plans[t.Item.id]
 		if len(stored) == 0 {
-			t.Item.done, t.Item.refused = true, planNotFound(t.Item.id)
+			one.done, one.refused = true, planNotFound(one.id)
 			continue
 		}
-		plans[t.Item.id] = stored[1:]
-		if t.Item.decide(stored[0]) {
-			moves = append(moves, t)
+		plans[one.id] = stored[1:]
+		one.refused = one.decide(stored[0])
+		switch {
+		case one.refused != nil && one.cause.Fence > 0 || rules.NeedsLiveParent(one.stored, one.transition):
+			one.refused = nil
+		case one.moves:
+			moves = append(moves, one)
+		default:
+			one.done = true
 		}
 	}
 	return moves, nil
 }
 
-// decide reports whether the plan is to be moved by the group. If nothing is to be done,
-// or the transition is refused, whatever its fence, that is the answer.
-func (m *moving) decide(stored repo.Plan) bool {
-	m.done, m.moves, m.refused = false, false, nil // what an earlier attempt has decided
-	moved, moves, err := rules.Moved(stored, m.transition, m.cause)
-	switch {
-	case err != nil && m.cause.Fence > 0 || rules.NeedsLiveParent(stored, m.transition):
-		return false
-	case err != nil || !moves:
-		m.moved, m.done, m.refused = stored, true, err
-		return false
-	}
-	m.moved, m.moves, m.params = moved, true, transitionParams(stored, moved, m.transition, m.cause)
-	return true
+// decide decides on a plan that was read, whatever an earlier attempt has decided.
+func (m *moving) decide(stored repo.Plan) (refused error) {
+	m.stored, m.done = stored, false
+	m.moved, m.moves, refused = rules.Moved(stored, m.transition, m.cause)
+	return refused
 }
 
-func transitionManyParams(tasks []*moveTask) (params db.PlanTransitionManyParams) {
-	text := func(value *string) string {
-		if value == nil {
-			return ""
-		}
-		return *value
-	}
-	for _, t := range tasks {
-		p := t.Item.params
-		params.Ids = append(params.Ids, p.ID)
-		params.FromPhases = append(params.FromPhases, p.FromPhase)
-		params.FromStates = append(params.FromStates, p.FromState)
-		params.Versions = append(params.Versions, p.Version)
-		params.Fences = append(params.Fences, p.Fence)
-		params.ToPhases = append(params.ToPhases, p.ToPhase)
-		params.ToStates = append(params.ToStates, p.ToState)
-		params.Transitions = append(params.Transitions, p.Transition)
-		params.ErrorMessages = append(params.ErrorMessages, text(p.ErrorMessage))
-		params.ErrorDetails = append(params.ErrorDetails, text(p.ErrorDetails))
-		params.ReversionCounts = append(params.ReversionCounts, p.ReversionCount)
-		params.Attempts = append(params.Attempts, p.Attempt)
-		params.DelaysMicros = append(params.DelaysMicros, p.DelayMicros)
-		params.Deadlines = append(params.Deadlines, rules.Until(convert.FromTime(p.Deadline)))
-		params.Actors = append(params.Actors, text(p.Actor))
-		params.Reasons = append(params.Reasons, text(p.Reason))
-		params.EventTypes = append(params.EventTypes, p.EventType)
-		params.Details = append(params.Details, p.Details)
-	}
-	return params
+// addTo adds the transition to the arguments of its statement.
+func (m *moving) addTo(params *db.PlanTransitionParams) {
+	stored, moved := m.stored, m.moved
+	params.Ids, params.Versions = append(params.Ids, convert.UUID(stored.ID)), append(params.Versions, stored.Version)
+	params.FromPhases, params.FromStates = append(params.FromPhases, string(stored.Phase)), append(params.FromStates, string(stored.State))
+	params.ToPhases, params.ToStates = append(params.ToPhases, string(moved.Phase)), append(params.ToStates, string(moved.State))
+	params.Fences = append(params.Fences, m.cause.Fence)
+	params.Transitions = append(params.Transitions, string(m.transition))
+	params.ErrorMessages = append(params.ErrorMessages, moved.ErrorMessage)
+	params.ErrorDetails = append(params.ErrorDetails, string(moved.ErrorDetails))
+	params.ReversionCounts = append(params.ReversionCounts, int32(moved.ReversionCount))
+	params.Attempts = append(params.Attempts, int32(moved.Attempt))
+	params.DelaysMicros = append(params.DelaysMicros, rules.DelayOf(moved, m.transition, m.cause).Microseconds())
+	params.Deadlines = append(params.Deadlines, rules.Until(moved.Deadline))
+	params.Actors, params.Reasons = append(params.Actors, m.cause.Actor), append(params.Reasons, m.cause.Reason)
+	params.EventTypes = append(params.EventTypes, rules.Event(m.transition, moved.Stage))
+	params.Details = append(params.Details, string(rules.Details(m.transition, stored.Stage, moved.Stage, moved.Version)))
 }

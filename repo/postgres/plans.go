@@ -105,19 +105,11 @@ func (p *plans) History(ctx context.Context, id repo.ID, from int64, limit int) 
 		return nil, err
 	}
 	if len(rows) == 0 {
-		if err := p.exists(ctx, id); err != nil {
+		if _, err := p.Get(ctx, id); err != nil {
 			return nil, err
 		}
 	}
 	return convert.Each(rows, convert.Event), nil
-}
-
-func (p *plans) exists(ctx context.Context, id repo.ID) error {
-	exists, err := run(ctx, p.exec.read, queries.PlanExists, convert.UUID(id))
-	if err == nil && !exists {
-		return planNotFound(id)
-	}
-	return err
 }
 
 func (p *plans) Link(ctx context.Context, sessionID, planID repo.ID) error {

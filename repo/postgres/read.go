@@ -129,7 +129,7 @@ func (r *reading) attempt(ctx context.Context) (repo.Snapshot, error) {
 
 // look reads what is read in one round trip.
 func (r *reading) look(ctx context.Context) error {
-	steps := conn.Pipeline{}
+	steps := &conn.Pipeline{}
 	steps.Add(func(q db.DBTX) (err error) {
 		r.heads, err = queries.SessionReadHeads(ctx, q, r.ids)
 		r.after = r.heads
@@ -138,19 +138,13 @@ func (r *reading) look(ctx context.Context) error {
 	switch {
 	case r.most == 0:
 	case r.read.Tokens > 0:
-		steps.Add(func(q db.DBTX) (err error) {
-			r.prompt, err = queries.SessionReadPrompt(ctx, q, db.SessionReadPromptParams{Ids: r.ids, Most: r.most, Tokens: r.read.Tokens})
-			return err
-		})
+		conn.Ask(ctx, steps, &r.prompt, queries.SessionReadPrompt, db.SessionReadPromptParams{Ids: r.ids, Most: r.most, Tokens: r.read.Tokens})
 	case r.byPath:
 		params := db.SessionReadPathParams{Ids: r.ids, FromSequence: r.read.From, Branches: r.read.Branches, Since: convert.UnlessZero(r.read.Since)}
 		if r.read.Last > 0 && !r.read.Branches {
 			params.Most = &r.most
 		}
-		steps.Add(func(q db.DBTX) (err error) {
-			r.path, err = queries.SessionReadPath(ctx, q, params)
-			return err
-		})
+		conn.Ask(ctx, steps, &r.path, queries.SessionReadPath, params)
 	default:
 		steps.Add(r.scan(ctx, &r.messages, r.whole(), limits.MaxReadBytes))
 	}
@@ -165,15 +159,10 @@ func (r *reading) look(ctx context.Context) error {
 		if r.read.State {
 			params.SessionIds = r.ids
 		}
-		states.Add(func(q db.DBTX) (err error) {
-			r.state, err = queries.SessionReadState(ctx, q, params)
-			return err
-		})
+		conn.Ask(ctx, states, &r.state, queries.SessionReadState, params)
+		inView := convert.Each(scopes, func(scope repo.Scope) repo.Scope { return rules.ScopeInView(r.view, scope) })
 		moment.Add(func(q db.DBTX) error {
-			columns := convert.NewScopes(convert.Each(scopes, func(scope repo.Scope) repo.Scope { return rules.ScopeInView(r.view, scope) }))
-			rows, err := queries.TurnScopeVersions(ctx, q, db.TurnScopeVersionsParams{
-				SessionIds: columns.Sessions, Namespaces: columns.Namespaces, Names: columns.Names,
-			})
+			rows, err := queries.TurnScopeVersions(ctx, q, convert.Scopes(inView))
 			r.versions = map[repo.Scope]int64{}
 			for _, row := range rows {
 				r.versions[scopes[row.Place-1]] = row.Version
@@ -181,11 +170,8 @@ func (r *reading) look(ctx context.Context) error {
 			return err
 		})
 	}
-	moment.Add(func(q db.DBTX) (err error) {
-		r.after, err = queries.SessionReadHeads(ctx, q, r.ids)
-		return err
-	})
-	return r.exec.readTogether(ctx, steps, *moment, *states)
+	conn.Ask(ctx, moment, &r.after, queries.SessionReadHeads, r.ids)
+	return r.exec.readTogether(ctx, *steps, *moment, *states)
 }
 
 // scopes returns the scopes of the states that are read.

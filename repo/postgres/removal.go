@@ -150,22 +150,10 @@ func (r *remover) forgetName(ctx context.Context, name string, in []string, f *r
 	var actions, streams, leases, quarantined int64
 	err := r.exec.atomically(ctx, func(q db.DBTX) error {
 		p := &conn.Pipeline{}
-		p.Add(func(q db.DBTX) (err error) {
-			actions, err = queries.ActionForget(ctx, q, db.ActionForgetParams{Name: name, Namespaces: in})
-			return err
-		})
-		p.Add(func(q db.DBTX) (err error) {
-			streams, err = queries.StreamForget(ctx, q, db.StreamForgetParams{Owner: name, Namespaces: in})
-			return err
-		})
-		p.Add(func(q db.DBTX) (err error) {
-			leases, err = queries.LeaseForget(ctx, q, db.LeaseForgetParams{Name: name, Namespaces: in})
-			return err
-		})
-		p.Add(func(q db.DBTX) (err error) {
-			quarantined, err = queries.AuditQuarantineForget(ctx, q, quarantine)
-			return err
-		})
+		conn.Ask(ctx, p, &actions, queries.ActionForget, db.ActionForgetParams{Name: name, Namespaces: in})
+		conn.Ask(ctx, p, &streams, queries.StreamForget, db.StreamForgetParams{Owner: name, Namespaces: in})
+		conn.Ask(ctx, p, &leases, queries.LeaseForget, db.LeaseForgetParams{Name: name, Namespaces: in})
+		conn.Ask(ctx, p, &quarantined, queries.AuditQuarantineForget, quarantine)
 		return p.Send(ctx, q)
 	})
 	f.Add(removal.Forgotten{Actions: actions, Streams: streams, Named: leases, Quarantined: quarantined})
@@ -184,28 +172,19 @@ func (r *remover) forgetEntries(ctx context.Context, filter repo.AuditFilter, pa
 	if err != nil { // no entry has such a name
 		return nil //nolint:nilerr // it is the owner of a session, whose name may be longer
 	}
-	for after := (rules.Place{}); ; {
-		var fit fits
-		rows, err := (&audit{r.sessions.base}).list(ctx, fit.in(r.exec.read), filter, after, forgetRows)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		last := rows[len(rows)-1]
-		after = rules.Place{CreatedAt: last.OccurredAt, ID: last.ID.Bytes}
+	return (&audit{r.sessions.base}).pages(ctx, filter, forgetRows, func(rows []db.AuditEntry) error {
 		params.Ids = convert.Each(rows, func(row db.AuditEntry) pgtype.UUID { return row.ID })
 		var row db.AuditEraseRow
-		if err := r.exec.atomically(ctx, func(q db.DBTX) (err error) {
+		err := r.exec.atomically(ctx, func(q db.DBTX) (err error) {
 			row, err = conn.After(ctx, q, func(q db.DBTX) error { return queries.AuditPruneBegin(ctx, q) },
 				func(q db.DBTX) (db.AuditEraseRow, error) { return queries.AuditErase(ctx, q, params) })
 			return err
-		}); err != nil {
-			return err
+		})
+		if err == nil {
+			f.Add(removal.Forgotten{Entries: row.Erased, Held: row.Held})
 		}
-		f.Add(removal.Forgotten{Entries: row.Erased, Held: row.Held})
-		if len(rows) < forgetRows && !fit.cut {
-			return nil
-		}
-	}
+		return err
+	})
 }
 
 func (r *remover) forgetMessages(ctx context.Context, id repo.ID, f *removal.Forgotten) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore/db"
@@ -29,7 +30,22 @@ type renewing struct {
 	lease repo.Lease
 	ttl   time.Duration
 	// row is nil if the group has not renewed the lease: it is locked, or lost.
-	row *db.LeaseRenewManyRow
+	row *db.LeaseRenewRow
+}
+
+// addTo adds the renewal to the arguments of its statement.
+func (r *renewing) addTo(params *db.LeaseRenewParams, hint pgtype.TID) {
+	namespace, name := leaseRow(r.lease.Key)
+	params.Namespaces, params.Kinds = append(params.Namespaces, namespace), append(params.Kinds, r.lease.Key.Kind)
+	params.Names, params.Fences = append(params.Names, name), append(params.Fences, r.lease.Fence)
+	params.TtlsSeconds, params.Hints = append(params.TtlsSeconds, r.ttl.Seconds()), append(params.Hints, hint)
+}
+
+// renewed returns the lease as its row has it.
+func (r *renewing) renewed() repo.Lease {
+	return convert.Lease(r.lease.Key, db.LeaseGetRow{
+		Owner: r.row.Owner, Fence: r.row.Fence, AcquiredAt: r.row.AcquiredAt, ExpiresAt: r.row.ExpiresAt,
+	})
 }
 
 // Size implements commit.Item.
@@ -97,51 +113,38 @@ type renewals struct {
 
 // send renews the leases that are held, and that nobody has locked.
 func (g *renewals) send(ctx context.Context, q db.DBTX, tasks []*renewTask) (func(), func(*renewTask) bool, error) {
-	var params db.LeaseRenewManyParams
+	var params db.LeaseRenewParams
 	for _, t := range tasks {
-		lease := t.Item.lease
-		namespace, name := leaseRow(lease.Key)
-		params.Namespaces = append(params.Namespaces, namespace)
-		params.Kinds, params.Names = append(params.Kinds, lease.Key.Kind), append(params.Names, name)
-		params.Fences, params.TtlsSeconds = append(params.Fences, lease.Fence), append(params.TtlsSeconds, t.Item.ttl.Seconds())
-		params.Hints = append(params.Hints, g.hints.Of(lease.Key))
+		t.Item.addTo(&params, g.hints.Of(t.Item.lease.Key))
 	}
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
 	rows, err := conn.After(ctx, q,
 		func(q db.DBTX) error { return queries.PlanByIndex(ctx, q) },
-		func(q db.DBTX) ([]db.LeaseRenewManyRow, error) { return queries.LeaseRenewMany(ctx, q, params) })
+		func(q db.DBTX) ([]db.LeaseRenewRow, error) { return queries.LeaseRenew(ctx, q, params) })
 	return func() {
 		for i := range rows {
 			renewed := tasks[rows[i].Place-1].Item
 			renewed.row = &rows[i]
 			g.hints.Learn(hints.Place[repo.LeaseKey]{Key: renewed.lease.Key, Hint: rows[i].Hint})
 		}
-		for _, t := range tasks {
-			g.Done(t, nil)
-		}
+		g.Made(tasks...)
 	}, nil, err
 }
 
 // renewTogether renews a lease with others. It returns false if that has not settled it: it is
 // locked, or lost, or the connection beside the pool's does not answer, or there is none.
-func (p *pooled) renewTogether(ctx context.Context, lease repo.Lease, ttl time.Duration) (renewed repo.Lease, settled bool, err error) {
-	one := &renewing{lease: lease, ttl: ttl}
+func (p *pooled) renewTogether(ctx context.Context, one *renewing) (settled bool, err error) {
 	err = p.submitted(ctx, "renew", one, func() error {
 		r := committerOf(p, newRenewer)
 		if r.err != nil {
 			return &conn.Error{Sentinel: repo.ErrUnavailable, Cause: r.err}
 		}
-		return r.Submit(ctx, lease.Key, one)
+		return r.Submit(ctx, one.lease.Key, one)
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		lone := errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrUnknownOutcome)
-		return repo.Lease{}, !lone || ctx.Err() != nil, err
-	case one.row == nil:
-		return repo.Lease{}, false, nil
+		return !lone || ctx.Err() != nil, err
 	}
-	return convert.Lease(lease.Key, db.LeaseGetRow{
-		Owner: one.row.Owner, Fence: one.row.Fence, AcquiredAt: one.row.AcquiredAt, ExpiresAt: one.row.ExpiresAt,
-	}), true, nil
+	return one.row != nil, nil
 }

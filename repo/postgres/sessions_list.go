@@ -57,12 +57,7 @@ func (s *sessions) listActive(ctx context.Context, filter repo.SessionFilter, pa
 	}
 	return rules.ActivePage(listed(s.exec.read, list, err, func(by way) ([]db.SessionListActiveRow, error) {
 		return run(ctx, filtered(by), queries.SessionListActive, params)
-	}, func(row db.SessionListActiveRow) (rules.ActiveSession, error) {
-		session := convert.Session(s.view, db.SessionGetRow{
-			Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
-		})
-		return rules.ActiveSession{Session: session, Place: rules.Place{CreatedAt: row.Place.UTC(), ID: session.ID, Coarse: row.Coarse}}, nil
-	}))
+	}, s.active))
 }
 
 func (s *sessions) listIdle(ctx context.Context, filter repo.SessionFilter, page repo.Page) (repo.List[repo.Session], error) {
@@ -73,11 +68,15 @@ func (s *sessions) listIdle(ctx context.Context, filter repo.SessionFilter, page
 			MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
 		})
 	}, func(row db.SessionListIdleRow) (rules.ActiveSession, error) {
-		session := convert.Session(s.view, db.SessionGetRow{
-			Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
-		})
-		return rules.ActiveSession{Session: session, Place: rules.Place{CreatedAt: row.ActiveAt.UTC(), ID: session.ID}}, nil
+		return s.active(db.SessionListActiveRow(row))
 	}))
+}
+
+func (s *sessions) active(row db.SessionListActiveRow) (rules.ActiveSession, error) {
+	session := convert.Session(s.view, db.SessionGetRow{
+		Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
+	})
+	return rules.ActiveSession{Session: session, Place: rules.Place{CreatedAt: row.Place.UTC(), ID: session.ID, Coarse: row.Coarse}}, nil
 }
 
 func (s *sessions) Namespaces(ctx context.Context, page repo.Page) (repo.List[string], error) {

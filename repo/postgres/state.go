@@ -32,18 +32,18 @@ func (s *state) Get(ctx context.Context, scope repo.Scope, key string) (repo.Sta
 	if err := s.checkSession(ctx, scope.SessionID, rules.CheckStateGet(scope, key)); err != nil {
 		return repo.StateValue{}, err
 	}
-	row, err := run(ctx, s.exec.read, queries.StateGet, db.StateGetParams{
-		SessionID: convert.SessionOfScope(scope), Namespace: s.namespace(), Name: scope.Name, Key: key,
+	rows, err := run(ctx, s.exec.read, queries.StateList, db.StateListParams{
+		SessionID: convert.SessionOfScope(scope), Namespace: s.namespace(), Name: scope.Name, First: key, Before: key + "\x01", MaxRows: 1,
 	})
 	switch {
 	case err != nil:
 		return repo.StateValue{}, err
-	case !row.Known:
+	case !rows[0].Known:
 		return repo.StateValue{}, s.exec.noted(convert.SessionNotFound(scope.SessionID))
-	case row.Version == 0:
+	case rows[0].Key != key: // none, or one that begins with it
 		return repo.StateValue{}, &repo.NotFoundError{Kind: "state", Scope: scope, Name: key}
 	}
-	return convert.StateValue(key, row.Value, row.Version, row.UpdatedAt), nil
+	return convert.StateValue(key, rows[0].Value, rows[0].Version, rows[0].UpdatedAt), nil
 }
 
 // Read is a read of the sessions whose own scopes are asked for, and of shared ones.
@@ -111,10 +111,7 @@ func (s *state) Erase(ctx context.Context, scopeName string) (int64, error) {
 	return ask(ctx, s.exec.write, func(q db.DBTX) (keys int64, err error) {
 		p := &conn.Pipeline{}
 		write.LockScopes(ctx, p, []repo.Scope{rules.ScopeInView(s.view, repo.Scope{Name: scopeName})})
-		p.Add(func(q db.DBTX) (err error) {
-			keys, err = queries.StateErase(ctx, q, db.StateEraseParams{Namespace: s.namespace(), Name: scopeName})
-			return err
-		})
+		conn.Ask(ctx, p, &keys, queries.StateErase, db.StateEraseParams{Namespace: s.namespace(), Name: scopeName})
 		err = p.Send(ctx, q)
 		return keys, err
 	})

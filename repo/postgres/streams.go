@@ -13,6 +13,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
+	"github.com/seed-df90f812/agentstore/repo/postgres/internal/write"
 )
 
 // streams implements repo.Streams.
@@ -30,10 +31,7 @@ func (s *streams) Get(ctx context.Context, key string) (repo.Stream, error) {
 		return repo.Stream{}, rules.StreamGone(key, row.ID.Bytes)
 	}
 	s.learn("stream", row.ID.Bytes)
-	return repo.Stream{
-		Key: key, ID: row.ID.Bytes, Session: row.SessionID.Bytes, Owner: row.Owner, Fence: row.Fence, Status: repo.StreamStatus(row.Status), Reason: row.Reason,
-		Next: row.NextSequence, TTL: convert.FromMicros(row.TtlMicros), OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
-	}, nil
+	return convert.Stream(row), nil
 }
 
 // Open sends its statements again if an answer was lost: the id of the call makes them
@@ -110,43 +108,17 @@ var errExpires = errors.New("the stream expired again and again while it was ope
 // sendOpen sends one pipeline. At read committed, its statements see what was committed
 // while the first one waited.
 func (s *streams) sendOpen(ctx context.Context, q db.DBTX, stream repo.NewStream, opener repo.ID) (repo.Stream, error) {
-	var row db.StreamOpenRow
-	var next db.StreamNextRow
 	p := &conn.Pipeline{}
-	p.Add(func(q db.DBTX) error {
-		return queries.StreamTurn(ctx, q, db.StreamTurnParams{Key: stream.Key, Namespace: s.namespace()})
-	})
-	p.Add(func(q db.DBTX) error {
-		return queries.StreamLapse(ctx, q, db.StreamLapseParams{Namespace: s.namespace(), Key: stream.Key})
-	})
-	p.Add(func(q db.DBTX) (err error) {
-		row, err = queries.StreamOpen(ctx, q, convert.StreamOpenParams(s.namespace(), stream.Key, stream, opener))
-		return err
-	})
-	if stream.Restart {
-		p.Add(func(q db.DBTX) error {
-			return queries.StreamRestart(ctx, q, db.StreamRestartParams{Namespace: s.namespace(), Key: stream.Key, Opener: convert.UUID(opener)})
-		})
-	}
-	p.Add(func(q db.DBTX) (err error) {
-		next, err = queries.StreamNext(ctx, q, db.StreamNextParams{Namespace: s.namespace(), Key: stream.Key})
-		return err
-	})
+	conn.Do(ctx, p, queries.StreamTurn, db.StreamTurnParams{Key: stream.Key, Namespace: s.namespace()})
+	opened, next := write.OpenStream(ctx, p, s.namespace(), stream.Key, stream, opener)
 	err := p.Send(ctx, q)
 	if err == nil && next.BySnapshot {
-		p := &conn.Pipeline{}
-		p.Add(func(q db.DBTX) error {
-			return queries.StreamPartTry(ctx, q, db.StreamPartTryParams{StreamID: row.ID, Sequence: next.NextSequence})
-		})
-		p.Add(func(q db.DBTX) error {
-			return queries.StreamPartUntry(ctx, q, db.StreamPartUntryParams{StreamID: row.ID, Sequence: next.NextSequence})
-		})
+		p, id := &conn.Pipeline{}, convert.UUID(opened.ID)
+		conn.Do(ctx, p, queries.StreamPartTry, db.StreamPartTryParams{StreamID: id, Sequence: next.NextSequence})
+		conn.Do(ctx, p, queries.StreamPartUntry, db.StreamPartUntryParams{StreamID: id, Sequence: next.NextSequence})
 		err = p.Send(ctx, q)
 	}
-	return repo.Stream{
-		Key: stream.Key, ID: row.ID.Bytes, Session: row.SessionID.Bytes, Owner: stream.Owner, Fence: row.Fence, Status: repo.StreamOpen,
-		Next: next.NextSequence, TTL: stream.TTL, OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
-	}, err
+	return *opened, err
 }
 
 func (s *streams) Append(ctx context.Context, stream repo.Stream, parts ...[]byte) (int64, error) {
@@ -206,7 +178,7 @@ func (s *streams) end(ctx context.Context, stream repo.Stream, status repo.Strea
 	err = s.exec.writeByID(ctx, func(q db.DBTX) error {
 		var row db.StreamEndRow
 		p := &conn.Pipeline{}
-		p.Add(func(q db.DBTX) error { return queries.StreamLock(ctx, q, convert.UUID(stream.ID)) })
+		conn.Do(ctx, p, queries.StreamLock, convert.UUID(stream.ID))
 		p.Add(func(q db.DBTX) (err error) {
 			row, err = queries.StreamEnd(ctx, q, db.StreamEndParams{
 				ID: convert.UUID(stream.ID), Fence: stream.Fence, Status: string(status), Reason: reason,
@@ -256,10 +228,7 @@ func (s *streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (
 		})
 	}, func(row db.StreamListRow) (repo.Stream, error) {
 		s.learn("stream", row.ID.Bytes)
-		return repo.Stream{
-			Key: row.Key, ID: row.ID.Bytes, Session: sessionID, Owner: row.Owner, Fence: row.Fence, Status: repo.StreamStatus(row.Status),
-			Reason: row.Reason, Next: row.NextSequence, TTL: convert.FromMicros(row.TtlMicros), OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
-		}, nil
+		return convert.Stream(db.StreamGetRow(row)), nil
 	})
 }
 

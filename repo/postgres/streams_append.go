@@ -253,9 +253,7 @@ func (w *partsWriter) refuse(run *partsRun) {
 func (w *partsWriter) stored(runs ...*partsRun) {
 	w.appender.tell(convert.Each(runs, func(run *partsRun) news { return grown(run.last().stream.ID, run.last().next()) })...)
 	for _, run := range runs {
-		for _, t := range run.tasks {
-			w.Done(t, nil)
-		}
+		w.Made(run.tasks...)
 	}
 }
 

@@ -19,18 +19,9 @@ func removeExpired(ctx context.Context, q db.DBTX, limit int) (streams, parts in
 	// Those that have expired first may be kept: there may be others behind them.
 	for expired := int64(limit); err == nil && expired == int64(limit) && streams+parts == 0; {
 		p := &conn.Pipeline{}
-		p.Add(func(q db.DBTX) (err error) {
-			expired, err = queries.StreamExpire(ctx, q, int64(limit))
-			return err
-		})
-		p.Add(func(q db.DBTX) (err error) {
-			parts, err = queries.StreamPartRemove(ctx, q, db.StreamPartRemoveParams{MaxRows: int64(limit), MaxBytes: int64(limit) * removedPartBytes})
-			return err
-		})
-		p.Add(func(q db.DBTX) (err error) {
-			streams, err = queries.StreamRemove(ctx, q, int64(limit))
-			return err
-		})
+		conn.Ask(ctx, p, &expired, queries.StreamExpire, int64(limit))
+		conn.Ask(ctx, p, &parts, queries.StreamPartRemove, db.StreamPartRemoveParams{MaxRows: int64(limit), MaxBytes: int64(limit) * removedPartBytes})
+		conn.Ask(ctx, p, &streams, queries.StreamRemove, int64(limit))
 		err = p.Send(ctx, q)
 	}
 	return streams, parts, err

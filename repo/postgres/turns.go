@@ -149,10 +149,7 @@ func (s *sessions) current(ctx context.Context, t *rules.Turn, result *repo.Appe
 			scopes = append(scopes, scope.Scope)
 		}
 	}
-	columns := convert.NewScopes(scopes)
-	rows, err := run(ctx, s.exec.read, queries.TurnScopeVersions, db.TurnScopeVersionsParams{
-		SessionIds: columns.Sessions, Namespaces: columns.Namespaces, Names: columns.Names,
-	})
+	rows, err := run(ctx, s.exec.read, queries.TurnScopeVersions, convert.Scopes(scopes))
 	if err != nil {
 		return err
 	}

@@ -76,15 +76,10 @@ func (p *pooled) transaction(ctx context.Context, fn func(pgx.Tx) error) error {
 }
 
 // begin begins a transaction. It is safe to retry.
-func (p *pooled) begin(ctx context.Context) (pgx.Tx, error) {
-	for attempt := 1; ; attempt++ {
-		tx, err := p.conns.Begin(ctx)
-		if err == nil {
-			return tx, nil
-		}
-		err = conn.Translate(ctx, err, conn.Unsent)
-		if !conn.IsPassing(err) || ctx.Err() != nil || !p.conns.Pause(ctx, attempt) {
-			return nil, err
-		}
-	}
+func (p *pooled) begin(ctx context.Context) (tx pgx.Tx, err error) {
+	err = p.conns.Retry(ctx, func() error {
+		tx, err = p.conns.Begin(ctx)
+		return conn.Translate(ctx, err, conn.Unsent)
+	})
+	return tx, err
 }

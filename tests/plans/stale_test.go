@@ -57,7 +57,7 @@ func hooked(t *testing.T, databaseURL string, hook *before) *agentstore.Store {
 // there already is no error, both succeed.
 func TestTwoMovesToOneStage(t *testing.T) {
 	t.Parallel()
-	for _, statement := range []string{"PlanTransitionMany", inTransaction} {
+	for _, statement := range []string{"PlanTransition", inTransaction} {
 		t.Run(statement, func(t *testing.T) {
 			t.Parallel()
 			databaseURL := pgtest.NewDatabase(t)
@@ -86,8 +86,8 @@ func TestTwoMovesToOneStage(t *testing.T) {
 	}
 }
 
-// inTransaction is the statement that moves a plan in a caller's transaction.
-const inTransaction = "PlanTransition"
+// inTransaction is the statement that is sent before PlanTransition in a caller's transaction.
+const inTransaction = "PlanLock"
 
 // moveBy makes a transition that sends a statement.
 func moveBy(
@@ -113,7 +113,7 @@ func TestStaleVersion(t *testing.T) {
 	other := pgtest.OpenStore(t, databaseURL, agentstore.Options{})
 	action := newAction(t, other)
 	for statement, transition := range map[string]repo.Transition{
-		"PlanTransitionMany": repo.TransitionComplete, "PlanCancel": repo.TransitionCancel,
+		"PlanTransition": repo.TransitionComplete, "PlanCancel": repo.TransitionCancel,
 		inTransaction: repo.TransitionComplete,
 	} {
 		t.Run(statement, func(t *testing.T) {

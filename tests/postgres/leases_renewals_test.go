@@ -25,7 +25,7 @@ func TestRenewalsWithoutThePool(t *testing.T) {
 	t.Parallel()
 	const holders, size = 40, 4
 	tracer := newClaimTracer()
-	tracer.claims.name = "LeaseRenewMany"
+	tracer.claims.name = "LeaseRenew"
 	store := process(t, pgtest.NewDatabase(t), func(c *pgxpool.Config) {
 		c.ConnConfig.Tracer, c.MaxConns = tracer, size
 	})
@@ -96,8 +96,8 @@ func TestRenewalsBesideASnapshot(t *testing.T) {
 	pgtest.Exec(t, snapshot, "BEGIN ISOLATION LEVEL REPEATABLE READ")
 	pgtest.Exec(t, snapshot, "SELECT FROM leases")
 	conn := pgtest.Connect(t, databaseURL)
-	renew := func(hint pgtype.TID, hours float64) db.LeaseRenewManyRow {
-		rows, err := db.New().LeaseRenewMany(t.Context(), conn, db.LeaseRenewManyParams{
+	renew := func(hint pgtype.TID, hours float64) db.LeaseRenewRow {
+		rows, err := db.New().LeaseRenew(t.Context(), conn, db.LeaseRenewParams{
 			Kinds: []string{"k"}, Names: []string{"one"}, Fences: []int64{held[0].Fence}, TtlsSeconds: []float64{3600 * hours},
 			Hints: []pgtype.TID{hint}, Namespaces: []string{repo.DefaultNamespace},
 		})
@@ -121,7 +121,7 @@ func TestRenewalsBesideASnapshot(t *testing.T) {
 		last = renew(last.Hint, 4)
 	}
 	all := statements(t)
-	sql := all[slices.IndexFunc(all, func(s statement) bool { return s.name == "LeaseRenewMany" })].sql
+	sql := all[slices.IndexFunc(all, func(s statement) bool { return s.name == "LeaseRenew" })].sql
 	blocks := func(hint pgtype.TID) (read int) {
 		tx, err := conn.Begin(t.Context())
 		if err != nil {

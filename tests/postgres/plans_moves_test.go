@@ -34,7 +34,7 @@ func claimMany(t *testing.T, store *agentstore.Store, namespace string, count in
 func TestTransitionsShareStatements(t *testing.T) {
 	t.Parallel()
 	const plans = 50
-	tracer := &claimTracer{claims: namedStatements{name: "PlanTransitionMany"}, polls: namedStatements{name: "PlanTransition"}}
+	tracer := &claimTracer{claims: namedStatements{name: "PlanTransition"}, polls: namedStatements{name: "PlanLock"}}
 	store := process(t, pgtest.NewDatabase(t), func(c *pgxpool.Config) { c.ConnConfig.Tracer, c.MaxConns = tracer, 4 })
 	for attempt := 1; ; attempt++ {
 		claimed := claimMany(t, store, fmt.Sprint("queue", attempt), plans)
@@ -257,8 +257,8 @@ func TestTransitionsArePlannedOnce(t *testing.T) {
 			}
 		}
 	}
-	wantPlannedOnce(t, pool, "PlanTransitionMany ")
-	plan := strings.Join(explainGeneric(t, pool, "PlanTransitionMany"), "\n")
+	wantPlannedOnce(t, pool, "PlanTransition ")
+	plan := strings.Join(explainGeneric(t, pool, "PlanTransition"), "\n")
 	for _, index := range []string{"plans_pkey on plans", "plan_claims_pkey on plan_claims", "on leases"} {
 		if !strings.Contains(plan, index) || strings.Contains(plan, "Seq Scan") {
 			t.Errorf("does not use %s alone:\n%s", index, plan)

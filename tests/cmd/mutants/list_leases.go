@@ -3,9 +3,7 @@ package main
 // Leases and fences: one holder at a time, and no write of one before.
 var leaseMutants = []mutant{
 	{"leases/shortened by a renewal", query("LeaseRenew", last("greatest")), inPostgres("TestConformanceOfBind/Leases")},
-	{"leases/shortened by a renewal with others", query("LeaseRenewMany", last("greatest")), inPool("Leases")},
 	{"leases/renewed after it expired", query("LeaseRenew", always("l.expires_at")), inPostgres("TestLeaseRenewedTooLate")},
-	{"leases/renewed with others after the expiry", query("LeaseRenewMany", always("l.expires_at")), inPool("LeaseRaces")},
 	{"leases/a context that waits for timers", in("repo", "heldContext.Err", dropCall("c.held.check")), test("repo", "TestHold.*")},
 	{"leases/renewed with the pool's connections", in(inRepo, "leases.renew", never("settled")), inPostgres("TestRenewalsWithoutThePool")},
 	{"leases/held to the last moment", in("repo", "HeldLease.left", swap("marginPart", "1_000_000")), test("repo", "TestHold.*")},
@@ -18,7 +16,7 @@ var leaseMutants = []mutant{
 	{"fences/one message under any token", query("MessageAppendOne", always("@fence")), inPool("(Fences|FenceRaces)")},
 	{"fences/messages under any token", in("internal/rules", "Turn.Add", never("rows.Fence.Check")), inPostgres("TestFencedGroups")},
 	{"fences/turns under any token", in("internal/rules", "Turn.Add", never("rows.Fence.Check")), inMemory("Fences")},
-	{"fences/a transition under any token", query("PlanTransition", always("@fence")), inPool("(Fences|FenceRaces)")},
+	{"fences/a transition under any token", query("PlanTransition.free", always("a.fence")), inPool("(Fences|FenceRaces)")},
 	{"fences/cancelled under any token", in(inRepo, "plans.cancel", never("admitPlan")), inPool("(Fences|FenceRaces)")},
 	{"fences/the lease is locked before the session", query("FenceLockSession", dropLock()), inPostgres("TestFenceLocksTheSessionFirst")},
 	{"fences/a lease that somebody takes meanwhile", query("FenceCatchUpSession.given", dropLock()), inPostgres("TestFenceOfASessionMadeMeanwhile")},

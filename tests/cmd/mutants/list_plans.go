@@ -4,9 +4,9 @@ const inPlans = "tests/plans"
 
 // Plans: no transition twice, none from another version, no child of what has ended.
 var planMutants = []mutant{
-	{"plans/a transition of another version", query("PlanTransition", always("p.version")), test(inPlans, "TestStaleVersion")},
-	{"plans/a transition in a group of another version", query("PlanTransitionMany.free", always("plans.version")), test(inPlans, "TestStaleVersion")},
-	{"plans/a group waits for a plan", query("PlanTransitionMany.free", dropSkip("plans")), inPostgres("TestTransitionsBesideALockedOne/plan")},
+	{"plans/a transition of another version", query("PlanTransition.free", always("plans.version")), test(inPlans, "TestStaleVersion")},
+	{"plans/one that is alone waits for no plan", in(inRepo, "sendMoves", never("waits")), inPostgres("TestTransitionsBesideALockedOne")},
+	{"plans/a group waits for a plan", query("PlanTransition.free", dropSkip("plans")), inPostgres("TestTransitionsBesideALockedOne/plan")},
 	{"plans/cancelled without its descendants", function("plan_tree", never("f.parent_id")), inPool("(PlanRaces|Lifecycle|Plans)")},
 	{"plans/cancelled at another version", query("PlanCancel.live", always("is_target")), test(inPlans, "TestStaleVersion")},
 	{"plans/cancelled without its descendants' locks", query("PlanCancel", dropLock()), inPostgres("TestCancelOfAChildThatMoves")},
@@ -18,9 +18,9 @@ var planMutants = []mutant{
 	{"plans/a use whose key is taken fails", query("PlanCreate.created", dropConflict()), inPostgres("TestConformanceInTx/Use")},
 	{"plans/a repeated use is refused", in(inRepo, "plans.Use", never("stopsUse")), inPool("Use")},
 	{"plans/a different use with the key", in(inRepo, "plans.existing", never("rules.UseConflict")), inPool("Use")},
-	{"plans/a child made without the tree's lock", in(inRepo, "underParent", swap("queries.PlanLockTree", "queries.PlanExists")), inPool("PlanRaces/SpawnAndCancel")},
-	{"plans/reverted without the tree's lock", in(inRepo, "plans.moveBelowLive", swap("queries.PlanLockTree", "queries.PlanExists")), test(inPlans, "TestRevertWhileParentIsCancelled")},
-	{"plans/a group moves what needs a live parent", in(inRepo, "moving.decide", never("rules.NeedsLiveParent")), inPool("(Lifecycle|PlanRaces)")},
+	{"plans/a child made without the tree's lock", in(inRepo, "underParent", swap("queries.PlanLockTree", "queries.PlanGet")), inPool("PlanRaces/SpawnAndCancel")},
+	{"plans/reverted without the tree's lock", in(inRepo, "plans.moveBelowLive", swap("queries.PlanLockTree", "queries.PlanGet")), test(inPlans, "TestRevertWhileParentIsCancelled")},
+	{"plans/a group moves what needs a live parent", in(inRepo, "decideMoves", never("rules.NeedsLiveParent")), inPool("(Lifecycle|PlanRaces)")},
 	{"plans/overtaken by the same", in(inRepo, "plans.overtaken", never("rules.IsThere")), test(inPlans, "TestTwoMovesToOneStage")},
 	{"plans/a queued plan, and no claim is woken", in(inRepo, "plans.tellMoved", dropCall("p.exec.changed", "queued")), inPostgres("TestTransitionsWakeWorkers")},
 	{"plans/one that has completed its last phase is not final", in("internal/rules", "Next", never("at", "phases")), inMemory("Lifecycle/Phases")},

@@ -92,9 +92,7 @@ func (c *Claimer) claimAll(g *commit.Group[string, *Claiming]) {
 					one := whose[row.place]
 					one.Rows = append(one.Rows, row)
 				}
-				for _, t := range tasks {
-					g.Done(t, nil)
-				}
+				g.Made(tasks...)
 			}, nil, err
 		})
 		tasks = tasks[alike:]

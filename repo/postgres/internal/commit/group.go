@@ -113,6 +113,13 @@ func (g *Group[K, I]) Done(t *Task[K, I], err error) {
 	g.Batch.Done(t)
 }
 
+// Made tells writes that they were made.
+func (g *Group[K, I]) Made(tasks ...*Task[K, I]) {
+	for _, t := range tasks {
+		g.Done(t, nil)
+	}
+}
+
 // Return leaves a write to a later group. Nothing of it was sent.
 func (g *Group[K, I]) Return(t *Task[K, I]) {
 	t.Item.progress().at.CompareAndSwap(taken, queued)

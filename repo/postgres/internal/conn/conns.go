@@ -44,6 +44,16 @@ func (c Conns) Pause(ctx context.Context, attempt int) bool {
 	return again
 }
 
+// Retry runs an operation until it succeeds, fails permanently, or has used up its attempts.
+func (c Conns) Retry(ctx context.Context, operation func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := operation()
+		if !IsPassing(err) || ctx.Err() != nil || !c.Pause(ctx, attempt) {
+			return err
+		}
+	}
+}
+
 // Run runs statements on one connection. One statement, or one batch, is one
 // transaction, at read committed.
 func (c Conns) Run(ctx context.Context, at Phase, statements func(db.DBTX) error) error {
@@ -82,6 +92,37 @@ func (c Conns) Doubted(err error) error {
 // Begin begins a transaction at read committed.
 func (c Conns) Begin(ctx context.Context) (pgx.Tx, error) {
 	return c.Pool.BeginTx(ctx, ReadCommitted)
+}
+
+// Dial makes a connection as the pool makes its own, but not one of these: its hooks may set a changing password, or types.
+func Dial(ctx context.Context, pool *pgxpool.Config, change func(*pgx.ConnConfig)) (*pgx.Conn, error) {
+	config := pool.ConnConfig.Copy()
+	if pool.BeforeConnect != nil {
+		if err := pool.BeforeConnect(ctx, config); err != nil {
+			return nil, err
+		}
+	}
+	change(config)
+	pg, err := pgx.ConnectConfig(ctx, config)
+	if err == nil && pool.AfterConnect != nil {
+		if err = pool.AfterConnect(ctx, pg); err != nil {
+			Close(ctx, pg)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return pg, nil
+}
+
+// closeTimeout bounds the closing of a connection.
+const closeTimeout = time.Second
+
+// Close closes a connection, also when the context has ended.
+func Close(ctx context.Context, pg *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	_ = pg.Close(ctx)
 }
 
 // The pauses before a request to cancel is sent again, and the bound of one.

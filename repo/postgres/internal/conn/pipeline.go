@@ -22,6 +22,21 @@ type Pipeline struct {
 // Add adds a step.
 func (p *Pipeline) Add(step func(db.DBTX) error) { p.Steps = append(p.Steps, step) }
 
+// Ask adds a query whose answer is put where the pointer says. A query with several arguments takes a struct.
+func Ask[Argument, Answer any](
+	ctx context.Context, p *Pipeline, answer *Answer, query func(context.Context, db.DBTX, Argument) (Answer, error), argument Argument,
+) {
+	p.Add(func(q db.DBTX) (err error) {
+		*answer, err = query(ctx, q, argument)
+		return err
+	})
+}
+
+// Do adds a statement without an answer.
+func Do[Argument any](ctx context.Context, p *Pipeline, statement func(context.Context, db.DBTX, Argument) error, argument Argument) {
+	p.Add(func(q db.DBTX) error { return statement(ctx, q, argument) })
+}
+
 // Exec adds a statement that has no arguments and no answer.
 func (p *Pipeline) Exec(ctx context.Context, sql string) {
 	p.Add(func(q db.DBTX) error {

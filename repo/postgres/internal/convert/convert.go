@@ -128,21 +128,14 @@ func SessionOfScope(scope repo.Scope) pgtype.UUID {
 	return pgtype.UUID{Bytes: scope.SessionID, Valid: scope.Name == ""}
 }
 
-// Scopes holds scopes as the arrays that a statement unnests.
-type Scopes struct {
-	Sessions          []pgtype.UUID
-	Namespaces, Names []string
-}
-
-// NewScopes returns scopes as arrays.
-func NewScopes(scopes []repo.Scope) (c Scopes) {
+// Scopes returns scopes as the arrays that a statement unnests. Those of other statements have the same type.
+func Scopes(scopes []repo.Scope) (params db.TurnScopeVersionsParams) {
 	for _, scope := range scopes {
-		c.Sessions = append(c.Sessions, SessionOfScope(scope))
 		namespace, name := rules.SplitView(scope.Name)
-		c.Namespaces = append(c.Namespaces, namespace)
-		c.Names = append(c.Names, name)
+		params.SessionIds = append(params.SessionIds, SessionOfScope(scope))
+		params.Namespaces, params.Names = append(params.Namespaces, namespace), append(params.Names, name)
 	}
-	return c
+	return params
 }
 
 // Places returns the places of scopes in the arrays, of which the first is 1.
@@ -220,4 +213,12 @@ func SessionNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "sessi
 // Lease returns the lease with a key.
 func Lease(key repo.LeaseKey, row db.LeaseGetRow) repo.Lease {
 	return repo.Lease{Key: key, Owner: row.Owner, Fence: row.Fence, AcquiredAt: row.AcquiredAt.UTC(), ExpiresAt: row.ExpiresAt.UTC()}
+}
+
+// Stream returns a stream.
+func Stream(row db.StreamGetRow) repo.Stream {
+	return repo.Stream{
+		Key: row.Key, ID: row.ID.Bytes, Session: row.SessionID.Bytes, Owner: row.Owner, Fence: row.Fence, Status: repo.StreamStatus(row.Status),
+		Reason: row.Reason, Next: row.NextSequence, TTL: FromMicros(row.TtlMicros), OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+	}
 }

@@ -1,8 +1,6 @@
 package convert
 
 import (
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -70,12 +68,4 @@ func PlanParams(plan repo.Plan, action repo.Action, use repo.UseAction) db.PlanC
 		params.InvariantSources = append(params.InvariantSources, invariant.Source)
 	}
 	return params
-}
-
-// StreamOpenParams returns the arguments with which a stream is opened.
-func StreamOpenParams(namespace, key string, stream repo.NewStream, opener repo.ID) db.StreamOpenParams {
-	return db.StreamOpenParams{
-		ID: UUID(opener), Namespace: namespace, Key: key, Owner: stream.Owner, TtlSeconds: stream.TTL.Seconds(),
-		SessionID: pgtype.UUID{Bytes: stream.Session, Valid: !stream.Session.IsZero()},
-	}
 }

@@ -167,10 +167,7 @@ func (p *Appender) tryScopes(ctx context.Context, scopes []repo.Scope) error {
 // catchUp tells a session of the lease in a transaction of its own, whose outcome does not
 // matter: the write is tried again.
 func (p *Appender) catchUp(ctx context.Context, refused error) error {
-	for attempt := 1; ; attempt++ {
-		err := p.conns.Run(ctx, conn.Reading, func(q db.DBTX) error { return catchUp(ctx, q, refused) })
-		if !conn.IsPassing(err) || ctx.Err() != nil || !conn.Pause(ctx, attempt) {
-			return err
-		}
-	}
+	return p.conns.Retry(ctx, func() error {
+		return p.conns.Run(ctx, conn.Reading, func(q db.DBTX) error { return catchUp(ctx, q, refused) })
+	})
 }

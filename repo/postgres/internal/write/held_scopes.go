@@ -171,8 +171,8 @@ func (h *heldScopes) release(s *heldScope) {
 func (h *heldScopes) look(due []*heldScope) {
 	var rows []db.TurnLockScopesRow
 	err := h.conns.Run(h.ctx, conn.Reading, func(q db.DBTX) (err error) {
-		params := lockParams(convert.Each(due, func(s *heldScope) repo.Scope { return s.scope }))
-		rows, err = queries.TurnLockScopes(h.ctx, q, params)
+		scopes := convert.Scopes(convert.Each(due, func(s *heldScope) repo.Scope { return s.scope }))
+		rows, err = queries.TurnLockScopes(h.ctx, q, db.TurnLockScopesParams(scopes))
 		return err
 	})
 	locked := map[*heldScope]bool{}

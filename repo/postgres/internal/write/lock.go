@@ -107,7 +107,7 @@ func (l *ledger) lockScopes(ctx context.Context, p *conn.Pipeline, waits waiting
 		p.Add(func(q db.DBTX) error { return awaitScopes(ctx, q, scopes) })
 	}
 	p.Add(func(q db.DBTX) error {
-		rows, err := queries.TurnLockScopes(ctx, q, lockParams(scopes))
+		rows, err := queries.TurnLockScopes(ctx, q, db.TurnLockScopesParams(convert.Scopes(scopes)))
 		for _, row := range rows {
 			if row.Held && waits.scopes {
 				continue // it was erased during the wait
@@ -121,13 +121,8 @@ func (l *ledger) lockScopes(ctx context.Context, p *conn.Pipeline, waits waiting
 	})
 }
 
-func lockParams(scopes []repo.Scope) db.TurnLockScopesParams {
-	columns := convert.NewScopes(scopes)
-	return db.TurnLockScopesParams{SessionIds: columns.Sessions, Namespaces: columns.Namespaces, Names: columns.Names}
-}
-
 func awaitScopes(ctx context.Context, q db.DBTX, scopes []repo.Scope) error {
-	return queries.TurnAwaitScopes(ctx, q, db.TurnAwaitScopesParams(lockParams(scopes)))
+	return queries.TurnAwaitScopes(ctx, q, db.TurnAwaitScopesParams(convert.Scopes(scopes)))
 }
 
 // sortedScopes returns the scopes in the order in which they are locked.

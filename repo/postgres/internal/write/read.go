@@ -117,8 +117,8 @@ func (l *ledger) readValues(ctx context.Context, p *conn.Pipeline, turns []*Turn
 		return
 	}
 	scopes := sortedScopes(l.scopes)
-	columns, places := convert.NewScopes(scopes), convert.Places(scopes)
-	params := db.TurnFindValuesParams{SessionIds: columns.Sessions, Namespaces: columns.Namespaces, Names: columns.Names}
+	in, places := convert.Scopes(scopes), convert.Places(scopes)
+	params := db.TurnFindValuesParams{SessionIds: in.SessionIds, Namespaces: in.Namespaces, Names: in.Names}
 	for _, at := range values {
 		params.Scopes, params.Keys = append(params.Scopes, places[at.scope]), append(params.Keys, at.key)
 	}

@@ -141,7 +141,7 @@ func (l *ledger) writeWork(ctx context.Context, p *conn.Pipeline) {
 	}
 	openNew(ctx, p, opening)
 	for _, a := range others {
-		l.open(ctx, p, a)
+		openAgain(ctx, p, a)
 	}
 	for key, opener := range openers {
 		namespace, key := rules.SplitView(key)
@@ -212,29 +212,36 @@ func newlyOpened(open repo.NewStream, session repo.ID) *repo.Stream {
 	return &repo.Stream{Key: open.Key, Session: session, Owner: open.Owner, Status: repo.StreamOpen, TTL: open.TTL}
 }
 
-// open adds the statements that open a stream whose key may have one.
-func (l *ledger) open(ctx context.Context, p *conn.Pipeline, a *Turn) {
+// openAgain adds the statements that open a stream whose key may have one.
+func openAgain(ctx context.Context, p *conn.Pipeline, a *Turn) {
 	open := *a.Open
 	open.Session = a.SessionID
-	stream := newlyOpened(open, open.Session)
 	namespace, key := rules.SplitView(open.Key)
+	a.Outcome.Stream, _ = OpenStream(ctx, p, namespace, key, open, a.opener)
+}
+
+// OpenStream adds the statements that open a stream whose key is locked (StreamTurn), and returns where it is then.
+func OpenStream(
+	ctx context.Context, p *conn.Pipeline, namespace, key string, open repo.NewStream, opener repo.ID,
+) (stream *repo.Stream, next *db.StreamNextRow) {
+	stream, next = newlyOpened(open, open.Session), &db.StreamNextRow{}
+	conn.Do(ctx, p, queries.StreamLapse, db.StreamLapseParams{Namespace: namespace, Key: key})
 	p.Add(func(q db.DBTX) error {
-		return queries.StreamLapse(ctx, q, db.StreamLapseParams{Namespace: namespace, Key: key})
-	})
-	p.Add(func(q db.DBTX) error {
-		row, err := queries.StreamOpen(ctx, q, convert.StreamOpenParams(namespace, key, open, a.opener))
-		stream.ID, stream.Fence, stream.OpenedAt, stream.ExpiresAt = row.ID.Bytes, row.Fence, row.OpenedAt.UTC(), row.ExpiresAt.UTC()
-		a.Outcome.Stream = stream
+		row, err := queries.StreamOpen(ctx, q, db.StreamOpenParams{
+			ID: convert.UUID(opener), Namespace: namespace, Key: key, Owner: open.Owner, TtlSeconds: open.TTL.Seconds(),
+			SessionID: convert.OptionalUUID(open.Session),
+		})
+		stream.ID, stream.Session, stream.Fence = row.ID.Bytes, row.SessionID.Bytes, row.Fence
+		stream.OpenedAt, stream.ExpiresAt = row.OpenedAt.UTC(), row.ExpiresAt.UTC()
 		return err
 	})
 	if open.Restart {
-		p.Add(func(q db.DBTX) error {
-			return queries.StreamRestart(ctx, q, db.StreamRestartParams{Namespace: namespace, Key: key, Opener: convert.UUID(a.opener)})
-		})
+		conn.Do(ctx, p, queries.StreamRestart, db.StreamRestartParams{Namespace: namespace, Key: key, Opener: convert.UUID(opener)})
 	}
-	p.Add(func(q db.DBTX) error {
-		next, err := queries.StreamNext(ctx, q, db.StreamNextParams{Namespace: namespace, Key: key})
+	p.Add(func(q db.DBTX) (err error) {
+		*next, err = queries.StreamNext(ctx, q, db.StreamNextParams{Namespace: namespace, Key: key})
 		stream.Next = next.NextSequence
 		return err
 	})
+	return stream, next
 }
