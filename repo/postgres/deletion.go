@@ -43,7 +43,8 @@ func (s *sessions) Delete(ctx context.Context, id repo.ID, conditions ...repo.De
 // deleteLocked deletes sessions that are locked, behind HoldGate. remains: something is left for a sweep.
 func (s *sessions) deleteLocked(ctx context.Context, q db.DBTX, all ...*removal.Deletion) (remains bool, err error) {
 	p := &conn.Pipeline{}
-	conn.Do(ctx, p, queries.StateOfSessionLock, convert.Each(all, func(d *removal.Deletion) pgtype.UUID { return convert.UUID(d.ID) }))
+	ids := convert.Each(all, func(d *removal.Deletion) pgtype.UUID { return convert.UUID(d.ID) })
+	conn.Do(ctx, p, queries.StateOfSessionLock, ids)
 	rows := make([]db.SessionDeleteRow, len(all))
 	for i, d := range all {
 		params := db.SessionDeleteParams{

@@ -21,20 +21,25 @@ import (
 func acquire(ctx context.Context, q db.DBTX, lease repo.NewLease) (row db.LeaseGetRow, err error) {
 	namespace, name := leaseRow(lease.Key)
 	get := db.LeaseGetParams{Namespace: namespace, Kind: lease.Key.Kind, Name: name}
-	take := db.LeaseTakeParams{Namespace: namespace, Kind: get.Kind, Name: name, Owner: lease.Owner, TtlSeconds: lease.TTL.Seconds()}
+	free := db.LeaseLockParams{Namespace: namespace, Kind: get.Kind, Name: name, Owner: lease.Owner}
+	take := db.LeaseTakeParams{
+		Namespace: namespace, Kind: get.Kind, Name: name, Owner: lease.Owner, TtlSeconds: lease.TTL.Seconds(),
+	}
 	lock, tell := &conn.Pipeline{}, &conn.Pipeline{}
 	switch id, _ := repo.ParseID(lease.Key.Name); lease.Key.Kind {
 	case repo.LeaseOfSession:
 		take.SessionID = convert.UUID(id)
-		conn.Do(ctx, lock, queries.FenceLockSession, db.FenceLockSessionParams{SessionID: take.SessionID, Namespace: namespace})
-		conn.Do(ctx, tell, queries.FenceSession, db.FenceSessionParams{SessionID: take.SessionID, Namespace: namespace, Owner: lease.Owner})
+		told := db.FenceSessionParams{SessionID: take.SessionID, Namespace: namespace, Owner: lease.Owner}
+		conn.Do(ctx, lock, queries.FenceLockSession, db.FenceLockSessionParams{SessionID: told.SessionID, Namespace: namespace})
+		conn.Do(ctx, tell, queries.FenceSession, told)
 	case repo.LeaseOfPlan:
 		take.PlanID = convert.UUID(id)
-		conn.Do(ctx, lock, queries.FenceLockPlan, db.FenceLockPlanParams{PlanID: take.PlanID, Namespace: namespace})
-		conn.Do(ctx, tell, queries.FencePlan, db.FencePlanParams{PlanID: take.PlanID, Namespace: namespace, Owner: lease.Owner})
+		told := db.FencePlanParams{PlanID: take.PlanID, Namespace: namespace, Owner: lease.Owner}
+		conn.Do(ctx, lock, queries.FenceLockPlan, db.FenceLockPlanParams{PlanID: told.PlanID, Namespace: namespace})
+		conn.Do(ctx, tell, queries.FencePlan, told)
 	}
 	conn.Do(ctx, lock, queries.LeaseMake, db.LeaseMakeParams(get))
-	conn.Do(ctx, lock, queries.LeaseLock, db.LeaseLockParams{Namespace: namespace, Kind: get.Kind, Name: name, Owner: lease.Owner})
+	conn.Do(ctx, lock, queries.LeaseLock, free)
 	conn.Do(ctx, lock, queries.LeaseTake, take)
 	conn.Ask(ctx, tell, &row, queries.LeaseGet, get)
 	p := &conn.Pipeline{Steps: slices.Concat(lock.Steps, tell.Steps)}

@@ -166,7 +166,9 @@ func movedParams(known []newest) (params db.SessionListMovedParams) {
 func (l *live) moved(ctx context.Context, known []newest) (moved []newest, err error) {
 	err = l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
 		rows, err := queries.SessionListMoved(ctx, q, movedParams(known))
-		moved = convert.Each(rows, func(r db.SessionListMovedRow) newest { return newest{Key: r.ID.Bytes, Next: r.NextSequence} })
+		moved = convert.Each(rows, func(r db.SessionListMovedRow) newest {
+			return newest{Key: r.ID.Bytes, Next: r.NextSequence}
+		})
 		return err
 	})
 	return moved, err

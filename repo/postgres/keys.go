@@ -40,17 +40,18 @@ type keyCache struct {
 	// An id that does not have the key is that of a session which was forgotten, or restored with another key.
 	ids  cache.Cache[repo.SessionKey, repo.ID]
 	keys cache.Cache[repo.ID, repo.SessionKey]
-	// branches are sessions that have branches, or are forks, which they remain. Of others, a statement finds that out again.
+	// branches are sessions that have branches, or are forks, which they remain. Of others, a statement finds that out
+	// again.
 	branches cache.Cache[repo.ID, struct{}]
 }
 
-func (c *keyCache) get(key repo.SessionKey) (repo.ID, bool) {
+func (c *keyCache) idOf(key repo.SessionKey) (repo.ID, bool) {
 	id, _ := c.ids.Get(key)
 	its, found := c.keys.Get(id)
 	return id, found && its == key
 }
 
-func (c *keyCache) put(key repo.SessionKey, id repo.ID) {
+func (c *keyCache) keep(key repo.SessionKey, id repo.ID) {
 	// Not the caller's memory, of which the key may be a small part.
 	key.Namespace, key.Key = strings.Clone(key.Namespace), strings.Clone(key.Key)
 	size := len(key.Namespace) + len(key.Key)
@@ -90,11 +91,11 @@ func (p *pooled) known(ctx context.Context, key repo.SessionKey) (repo.ID, bool,
 	if err := ctx.Err(); err != nil {
 		return repo.ID{}, false, conn.Translate(ctx, err, conn.Unsent)
 	}
-	id, known := p.keyCache.get(key)
+	id, known := p.idOf(key)
 	return id, known, nil
 }
 
-func (p *pooled) learn(key repo.SessionKey, id repo.ID) { p.keyCache.put(key, id) }
+func (p *pooled) learn(key repo.SessionKey, id repo.ID) { p.keep(key, id) }
 
 // A transaction asks the database: it may have made, or deleted, the session itself.
 func (b bound) known(context.Context, repo.SessionKey) (repo.ID, bool, error) {

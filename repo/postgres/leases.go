@@ -146,7 +146,9 @@ func (l *leases) renew(ctx context.Context, lease repo.Lease, ttl time.Duration)
 	}
 	alone, params := &renewing{lease: lease, ttl: ttl}, db.LeaseRenewParams{}
 	alone.addTo(&params, pgtype.TID{})
-	lock := db.LeaseLockFenceParams{Namespace: params.Namespaces[0], Kind: lease.Key.Kind, Name: params.Names[0], Fence: lease.Fence}
+	lock := db.LeaseLockFenceParams{
+		Namespace: params.Namespaces[0], Kind: lease.Key.Kind, Name: params.Names[0], Fence: lease.Fence,
+	}
 	rows, err := ask(ctx, l.exec.writeByID, func(q db.DBTX) ([]db.LeaseRenewRow, error) {
 		return conn.After(ctx, q,
 			func(q db.DBTX) error { return queries.LeaseLockFence(ctx, q, lock) },

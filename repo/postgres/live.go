@@ -18,8 +18,8 @@ import (
 type news = follow.News[follow.Subject]
 
 const (
-	// aboutMessages: a session has messages, or a stream parts, below a sequence. Which of them it is does not matter to a hint, since
-	// their ids differ.
+	// aboutMessages: a session has messages, or a stream parts, below a sequence. Which of them it is does not matter to
+	// a hint, since their ids differ.
 	aboutMessages = 'm'
 	// aboutStreams: a stream of a session was opened.
 	aboutStreams = 's'
@@ -198,9 +198,11 @@ func (l *live) connected(listening bool, _ error) {
 
 func (l *live) heard(payload string) { l.tell(follow.Decode(payload)) }
 
-// awaited has a caller wait: see follow.Waiters. It is not inside of the gate: Close ends the wait, and does not wait for it.
+// awaited has a caller wait: see follow.Waiters. It is not inside of the gate: Close ends the wait, and does not wait
+// for it.
 func awaited[Filter any](
-	ctx context.Context, p *pooled, of *follow.Waiters[Filter], key string, filter Filter, about [][16]byte, look func() (bool, error),
+	ctx context.Context, p *pooled, of *follow.Waiters[Filter], key string, filter Filter, about [][16]byte,
+	look func() (bool, error),
 ) error {
 	if err := p.usable(ctx); err != nil {
 		return err
@@ -232,8 +234,10 @@ func (l *live) polled(
 // for as long as somebody follows.
 func (l *live) connect(ctx context.Context) (follow.Line, error) {
 	pg, err := conn.Dial(ctx, l.conns.Pool.Config(), func(config *pgx.ConnConfig) {
-		config.DefaultQueryExecMode = pgx.QueryExecModeExec // nothing is left prepared on a pooler's connection
-		config.OnNotification = nil                         // otherwise a function of the caller's would be given the notifications
+		// Nothing is left prepared on a pooler's connection.
+		config.DefaultQueryExecMode = pgx.QueryExecModeExec
+		// Otherwise a function of the caller's would be given the notifications instead.
+		config.OnNotification = nil
 	})
 	if err != nil {
 		return nil, err

@@ -108,7 +108,8 @@ func (l *live) freeLeases(ctx context.Context, asked []repo.NewLease) ([]bool, e
 			whose = append(whose, i)
 		}
 	}
-	return l.polled(ctx, len(asked), func(place int64) int { return whose[place-1] }, func(ctx context.Context, q db.DBTX) ([]int64, error) {
+	of := func(place int64) int { return whose[place-1] }
+	return l.polled(ctx, len(asked), of, func(ctx context.Context, q db.DBTX) ([]int64, error) {
 		return queries.LeaseListEnded(ctx, q, params)
 	})
 }

@@ -114,9 +114,10 @@ func (s *sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before
 	if err = s.checkSession(ctx, sessionID, err); err != nil {
 		return nil, err
 	}
-	page, err := s.transcript(ctx, sessionID, newPage(limit), messagesBy(ctx, queries.MessageListBefore, db.MessageListBeforeParams{
+	plain := messagesBy(ctx, queries.MessageListBefore, db.MessageListBeforeParams{
 		SessionID: convert.UUID(sessionID), BeforeSequence: before, MaxRows: int32(limit),
-	}), messagesBy(ctx, queries.MessageListPathBefore, db.MessageListPathBeforeParams{
+	})
+	page, err := s.transcript(ctx, sessionID, newPage(limit), plain, messagesBy(ctx, queries.MessageListPathBefore, db.MessageListPathBeforeParams{
 		SessionID: convert.UUID(sessionID), BeforeSequence: before, MaxRows: int64(limit),
 	}))
 	if err != nil {

@@ -75,8 +75,8 @@ func (p *plans) moveAlone(ctx context.Context, one *moving) error {
 	return err
 }
 
-// move sends a transition, and waits for the plan. It is not done if that has changed since it was read, or if the fence is not the
-// latest that it knows of.
+// move sends a transition, and waits for the plan. It is not done if that has changed since it was read, or if the
+// fence is not the latest that it knows of.
 func (p *plans) move(ctx context.Context, one *moving) error {
 	if rules.NeedsLiveParent(one.stored, one.transition) {
 		return p.moveBelowLive(ctx, one)

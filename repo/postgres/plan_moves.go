@@ -50,11 +50,14 @@ var moveLimits = scheduler.Limits{
 // as it is, and waits for nobody. All others it leaves to their callers, who
 // find out why, or wait.
 func newMover(p *pooled) *commit.Committer[repo.ID, *moving] {
-	return commit.New(p.budget, commit.Config[repo.ID, *moving]{Kind: "transition", Limits: moveLimits, Once: true, Commit: func(g *movesGroup) {
-		g.Run(g.Tasks, func(ctx context.Context, q db.DBTX, tasks []*moveTask) (func(), func(*moveTask) bool, error) {
-			return func() { g.Made(tasks...) }, nil, makeMoves(ctx, q, tasks)
-		})
-	}})
+	return commit.New(p.budget, commit.Config[repo.ID, *moving]{
+		Kind: "transition", Limits: moveLimits, Once: true,
+		Commit: func(g *movesGroup) {
+			g.Run(g.Tasks, func(ctx context.Context, q db.DBTX, tasks []*moveTask) (func(), func(*moveTask) bool, error) {
+				return func() { g.Made(tasks...) }, nil, makeMoves(ctx, q, tasks)
+			})
+		},
+	})
 }
 
 // transition makes a transition with others. Not done and without an error: it was left to the caller.
@@ -101,17 +104,19 @@ func sendMoves(ctx context.Context, q db.DBTX, waits bool, moves ...*moving) err
 			one := moves[row.Place-1]
 			one.done, one.moved.Moved = true, true
 			one.moved.UpdatedAt, one.moved.NotBefore = row.UpdatedAt.UTC(), convert.FromTime(row.NotBefore)
-			one.moved.LastCompletedStep, one.moved.LastCheckpointID = row.LastCompletedStep, convert.FromNullable(row.LastCheckpointID)
+			one.moved.LastCompletedStep = row.LastCompletedStep
+			one.moved.LastCheckpointID = convert.FromNullable(row.LastCheckpointID)
 		}
 		return err
 	})
 	return p.Send(ctx, q)
 }
 
-// decideMoves reads the plans, and returns those that the group may move. What the lifecycle refuses, whatever the fence, or what needs
-// nothing, is done. What is not, its caller does.
+// decideMoves reads the plans, and returns those that the group may move. What the lifecycle refuses, whatever the
+// fence, or what needs nothing, is done. What is not, its caller does.
 func decideMoves(ctx context.Context, q db.DBTX, tasks []*moveTask) (moves []*moving, err error) {
-	rows, err := queries.PlanGetMany(ctx, q, convert.Each(tasks, func(t *moveTask) pgtype.UUID { return convert.UUID(t.Item.id) }))
+	ids := convert.Each(tasks, func(t *moveTask) pgtype.UUID { return convert.UUID(t.Item.id) })
+	rows, err := queries.PlanGetMany(ctx, q, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +159,8 @@ func (m *moving) decide(stored repo.Plan) (refused error) {
 func (m *moving) addTo(params *db.PlanTransitionParams) {
 	stored, moved := m.stored, m.moved
 	params.Ids, params.Versions = append(params.Ids, convert.UUID(stored.ID)), append(params.Versions, stored.Version)
-	params.FromPhases, params.FromStates = append(params.FromPhases, string(stored.Phase)), append(params.FromStates, string(stored.State))
+	params.FromPhases = append(params.FromPhases, string(stored.Phase))
+	params.FromStates = append(params.FromStates, string(stored.State))
 	params.ToPhases, params.ToStates = append(params.ToPhases, string(moved.Phase)), append(params.ToStates, string(moved.State))
 	params.Fences = append(params.Fences, m.cause.Fence)
 	params.Transitions = append(params.Transitions, string(m.transition))

@@ -138,7 +138,8 @@ func (r *reading) look(ctx context.Context) error {
 	switch {
 	case r.most == 0:
 	case r.read.Tokens > 0:
-		conn.Ask(ctx, steps, &r.prompt, queries.SessionReadPrompt, db.SessionReadPromptParams{Ids: r.ids, Most: r.most, Tokens: r.read.Tokens})
+		params := db.SessionReadPromptParams{Ids: r.ids, Most: r.most, Tokens: r.read.Tokens}
+		conn.Ask(ctx, steps, &r.prompt, queries.SessionReadPrompt, params)
 	case r.byPath:
 		params := db.SessionReadPathParams{Ids: r.ids, FromSequence: r.read.From, Branches: r.read.Branches, Since: convert.UnlessZero(r.read.Since)}
 		if r.read.Last > 0 && !r.read.Branches {

@@ -33,7 +33,8 @@ func (s *state) Get(ctx context.Context, scope repo.Scope, key string) (repo.Sta
 		return repo.StateValue{}, err
 	}
 	rows, err := run(ctx, s.exec.read, queries.StateList, db.StateListParams{
-		SessionID: convert.SessionOfScope(scope), Namespace: s.namespace(), Name: scope.Name, First: key, Before: key + "\x01", MaxRows: 1,
+		SessionID: convert.SessionOfScope(scope), Namespace: s.namespace(), Name: scope.Name,
+		First: key, Before: key + "\x01", MaxRows: 1,
 	})
 	switch {
 	case err != nil:

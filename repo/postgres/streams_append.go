@@ -251,7 +251,9 @@ func (w *partsWriter) refuse(run *partsRun) {
 
 // stored gives the appends of runs their answer.
 func (w *partsWriter) stored(runs ...*partsRun) {
-	w.appender.tell(convert.Each(runs, func(run *partsRun) news { return grown(run.last().stream.ID, run.last().next()) })...)
+	w.appender.tell(convert.Each(runs, func(run *partsRun) news {
+		return grown(run.last().stream.ID, run.last().next())
+	})...)
 	for _, run := range runs {
 		w.Made(run.tasks...)
 	}

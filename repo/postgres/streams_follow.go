@@ -230,7 +230,9 @@ func foundParts(positions []follow.Position[repo.ID], rows []db.StreamListNewsRo
 func (l *live) movedStreams(ctx context.Context, known []newest) (moved []newest, err error) {
 	err = l.within(ctx, pollTimeout, 1, func(ctx context.Context, q db.DBTX) error {
 		rows, err := queries.StreamListMoved(ctx, q, db.StreamListMovedParams(movedParams(known)))
-		moved = convert.Each(rows, func(r db.StreamListMovedRow) newest { return newest{Key: r.ID.Bytes, Next: r.NextSequence} })
+		moved = convert.Each(rows, func(r db.StreamListMovedRow) newest {
+			return newest{Key: r.ID.Bytes, Next: r.NextSequence}
+		})
 		return err
 	})
 	return moved, err

@@ -20,7 +20,8 @@ func removeExpired(ctx context.Context, q db.DBTX, limit int) (streams, parts in
 	for expired := int64(limit); err == nil && expired == int64(limit) && streams+parts == 0; {
 		p := &conn.Pipeline{}
 		conn.Ask(ctx, p, &expired, queries.StreamExpire, int64(limit))
-		conn.Ask(ctx, p, &parts, queries.StreamPartRemove, db.StreamPartRemoveParams{MaxRows: int64(limit), MaxBytes: int64(limit) * removedPartBytes})
+		most := db.StreamPartRemoveParams{MaxRows: int64(limit), MaxBytes: int64(limit) * removedPartBytes}
+		conn.Ask(ctx, p, &parts, queries.StreamPartRemove, most)
 		conn.Ask(ctx, p, &streams, queries.StreamRemove, int64(limit))
 		err = p.Send(ctx, q)
 	}
@@ -111,7 +112,7 @@ func (s *sweeper) sweep() {
 type streamSweeper struct{ sweeper }
 
 func newStreamSweeper(p *pooled) *streamSweeper {
-	return &streamSweeper{newSweeper(sweepPause, limits.DefaultStreamRemoval, func(ctx context.Context, limit int) (bool, error) {
+	remove := func(ctx context.Context, limit int) (bool, error) {
 		var streams, parts int64
 		err := p.conns.Run(ctx, conn.Committing, func(q db.DBTX) (err error) {
 			streams, parts, err = removeExpired(ctx, q, limit)
@@ -126,5 +127,6 @@ func newStreamSweeper(p *pooled) *streamSweeper {
 			return err
 		})
 		return more || streams+parts > 0, err
-	})}
+	}
+	return &streamSweeper{newSweeper(sweepPause, limits.DefaultStreamRemoval, remove)}
 }

@@ -3,8 +3,8 @@ package cache
 
 import "sync"
 
-// Cache has two generations: what is used is in the young one, and when that is full, it becomes the old one, which is dropped. It is
-// safe for concurrent use. The zero value is ready to use.
+// Cache has two generations: what is used is in the young one, and when that is full, it becomes the old one, which
+// is dropped. It is safe for concurrent use. The zero value is ready to use.
 type Cache[Key comparable, Value any] struct {
 	mu         sync.Mutex
 	young, old map[Key]entry[Value]

@@ -94,7 +94,8 @@ func (c Conns) Begin(ctx context.Context) (pgx.Tx, error) {
 	return c.Pool.BeginTx(ctx, ReadCommitted)
 }
 
-// Dial makes a connection as the pool makes its own, but not one of these: its hooks may set a changing password, or types.
+// Dial makes a connection as the pool makes its own, but not one of these. The pool's hooks may set a changing
+// password, or types.
 func Dial(ctx context.Context, pool *pgxpool.Config, change func(*pgx.ConnConfig)) (*pgx.Conn, error) {
 	config := pool.ConnConfig.Copy()
 	if pool.BeforeConnect != nil {

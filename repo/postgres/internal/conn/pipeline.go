@@ -24,7 +24,8 @@ func (p *Pipeline) Add(step func(db.DBTX) error) { p.Steps = append(p.Steps, ste
 
 // Ask adds a query whose answer is put where the pointer says. A query with several arguments takes a struct.
 func Ask[Argument, Answer any](
-	ctx context.Context, p *Pipeline, answer *Answer, query func(context.Context, db.DBTX, Argument) (Answer, error), argument Argument,
+	ctx context.Context, p *Pipeline, answer *Answer,
+	query func(context.Context, db.DBTX, Argument) (Answer, error), argument Argument,
 ) {
 	p.Add(func(q db.DBTX) (err error) {
 		*answer, err = query(ctx, q, argument)
@@ -33,7 +34,9 @@ func Ask[Argument, Answer any](
 }
 
 // Do adds a statement without an answer.
-func Do[Argument any](ctx context.Context, p *Pipeline, statement func(context.Context, db.DBTX, Argument) error, argument Argument) {
+func Do[Argument any](
+	ctx context.Context, p *Pipeline, statement func(context.Context, db.DBTX, Argument) error, argument Argument,
+) {
 	p.Add(func(q db.DBTX) error { return statement(ctx, q, argument) })
 }
 

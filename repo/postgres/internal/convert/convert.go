@@ -218,7 +218,8 @@ func Lease(key repo.LeaseKey, row db.LeaseGetRow) repo.Lease {
 // Stream returns a stream.
 func Stream(row db.StreamGetRow) repo.Stream {
 	return repo.Stream{
-		Key: row.Key, ID: row.ID.Bytes, Session: row.SessionID.Bytes, Owner: row.Owner, Fence: row.Fence, Status: repo.StreamStatus(row.Status),
-		Reason: row.Reason, Next: row.NextSequence, TTL: FromMicros(row.TtlMicros), OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+		Key: row.Key, ID: row.ID.Bytes, Session: row.SessionID.Bytes, Owner: row.Owner, Fence: row.Fence,
+		Status: repo.StreamStatus(row.Status), Reason: row.Reason, Next: row.NextSequence, TTL: FromMicros(row.TtlMicros),
+		OpenedAt: row.OpenedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
 	}
 }

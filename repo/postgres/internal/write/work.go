@@ -236,7 +236,8 @@ func OpenStream(
 		return err
 	})
 	if open.Restart {
-		conn.Do(ctx, p, queries.StreamRestart, db.StreamRestartParams{Namespace: namespace, Key: key, Opener: convert.UUID(opener)})
+		params := db.StreamRestartParams{Namespace: namespace, Key: key, Opener: convert.UUID(opener)}
+		conn.Do(ctx, p, queries.StreamRestart, params)
 	}
 	p.Add(func(q db.DBTX) (err error) {
 		*next, err = queries.StreamNext(ctx, q, db.StreamNextParams{Namespace: namespace, Key: key})
