@@ -28,7 +28,7 @@ func (s sessions) recordSession(t *tables, now time.Time, entry repo.AuditEntry)
 
 // insert stores a session whose id and key are not taken, and records that.
 func (s sessions) insert(t *tables, r *sessionRow, now time.Time, details string) repo.Session {
-	t.sessions.put(r.ID, r)
+	t.putSession(r)
 	if r.Key != "" {
 		t.byKey.put(r.sessionKey(), &r.ID)
 	}

@@ -2,8 +2,6 @@ package memory
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/seed-df90f812/agentstore/internal/rules"
@@ -26,8 +24,8 @@ func (s sessions) List(ctx context.Context, filter repo.SessionFilter, page repo
 	filter = list.Filter
 	after := &sessionRow{Session: repo.Session{CreatedAt: list.After.CreatedAt, ID: list.After.ID}}
 	return run(ctx, unless(err, s.read), func(t *tables) (repo.List[repo.Session], error) {
-		found := t.sessions.where(func(r *sessionRow) bool {
-			return r.Namespace == filter.Namespace && (filter.Owner == "" || r.Owner == filter.Owner) &&
+		found := t.sessionsIn(filter.Namespace, func(r *sessionRow) bool {
+			return (filter.Owner == "" || r.Owner == filter.Owner) &&
 				(filter.Actor == "" || r.Actor == filter.Actor) &&
 				!r.CreatedAt.Before(filter.CreatedFrom) &&
 				(filter.CreatedBefore.IsZero() || r.CreatedAt.Before(filter.CreatedBefore)) &&
@@ -57,9 +55,7 @@ func (s sessions) byActivity(
 ) (repo.List[repo.Session], error) {
 	after := &sessionRow{Session: repo.Session{ID: list.After.ID, UpdatedAt: list.After.CreatedAt}}
 	return run(ctx, unless(checked, s.read), func(t *tables) (repo.List[repo.Session], error) {
-		found := t.sessions.where(func(r *sessionRow) bool {
-			return r.Namespace == list.Filter.Namespace && compare(r, after) > 0 && selects(r)
-		})
+		found := t.sessionsIn(list.Filter.Namespace, func(r *sessionRow) bool { return compare(r, after) > 0 && selects(r) })
 		return rules.ActivePage(pageOf(list, found, compare, func(r *sessionRow) rules.ActiveSession {
 			return rules.ActiveSession{Session: s.snapshot(t, r), Place: rules.Place{CreatedAt: r.UpdatedAt, ID: r.ID}}
 		}))
@@ -69,12 +65,12 @@ func (s sessions) byActivity(
 func (s sessions) Namespaces(ctx context.Context, page repo.Page) (repo.List[string], error) {
 	list, err := rules.NamespaceList(page)
 	return run(ctx, unless(err, s.read), func(t *tables) (repo.List[string], error) {
-		found := map[string]bool{}
-		for _, r := range t.sessions.all() {
-			if r.Namespace > list.After && rules.IsInView(s.options.view, r.Namespace) {
-				found[r.Namespace] = true
+		var all []string
+		for name := range t.namespaces.all() {
+			if name > list.After && rules.IsInView(s.options.view, name) {
+				all = append(all, name)
 			}
 		}
-		return pageOf(list, slices.Collect(maps.Keys(found)), strings.Compare, same)
+		return pageOf(list, all, strings.Compare, same)
 	})
 }

@@ -63,6 +63,13 @@ func (t *table[K, V]) all() iter.Seq2[K, *V] {
 	}
 }
 
+func (t *table[K, V]) isEmpty() bool {
+	for range t.all() {
+		return false
+	}
+	return true
+}
+
 // where returns the rows that match, in no order.
 func (t *table[K, V]) where(matches func(*V) bool) (found []*V) {
 	for _, row := range t.all() {

@@ -19,6 +19,8 @@ type tables struct {
 
 type data struct {
 	sessions table[repo.ID, sessionRow]
+	// namespaces has which sessions are in each, so that a list looks at no others.
+	namespaces table[string, namespaceRow]
 	// byKey has the ids of the sessions that have a key, and deletedIDs those of all that were
 	// deleted, with their namespaces: they are not given again.
 	byKey      table[repo.SessionKey, repo.ID]
@@ -59,7 +61,7 @@ type overlaid interface {
 // tables returns the tables, always in one order.
 func (d *data) tables() []overlaid {
 	return []overlaid{
-		&d.sessions, &d.byKey, &d.deletedIDs, &d.importers, &d.holds, &d.actions, &d.plans, &d.planKeys, &d.queue, &d.claims, &d.limits,
+		&d.sessions, &d.namespaces, &d.byKey, &d.deletedIDs, &d.importers, &d.holds, &d.actions, &d.plans, &d.planKeys, &d.queue, &d.claims, &d.limits,
 		&d.scopes, &d.leases, &d.streams, &d.streamKeys, &d.entries,
 	}
 }
@@ -122,8 +124,39 @@ func (t *tables) newSession(given repo.NewSession, now time.Time) (*sessionRow, 
 	return &sessionRow{Session: rules.StoredSession(given, now, now)}, nil
 }
 
+// namespaceRow has the ids of a namespace's sessions.
+type namespaceRow struct{ ids table[repo.ID, repo.ID] }
+
+func (r *namespaceRow) overlay() *namespaceRow { return &namespaceRow{r.ids.overlay()} }
+
+func (r *namespaceRow) commit() { r.ids.commit() }
+
+// sessionsIn returns the sessions of a namespace that match, in no order.
+func (t *tables) sessionsIn(namespace string, matches func(*sessionRow) bool) (found []*sessionRow) {
+	if in := t.namespaces.get(namespace); in != nil {
+		for id := range in.ids.all() {
+			if r := t.sessions.get(id); matches(r) {
+				found = append(found, r)
+			}
+		}
+	}
+	return found
+}
+
+func (t *tables) putSession(r *sessionRow) {
+	t.sessions.put(r.ID, r)
+	if t.namespaces.get(r.Namespace) == nil {
+		t.namespaces.put(r.Namespace, &namespaceRow{})
+	}
+	edit(&t.namespaces, r.Namespace).ids.put(r.ID, &r.ID)
+}
+
 func (t *tables) removeSession(r *sessionRow) {
 	t.sessions.remove(r.ID)
+	in := edit(&t.namespaces, r.Namespace)
+	if in.ids.remove(r.ID); in.ids.isEmpty() {
+		t.namespaces.remove(r.Namespace)
+	}
 	unname(&t.byKey, r.sessionKey(), r.ID)
 	t.deletedIDs.put(r.ID, &r.Namespace)
 	t.wake(topic{id: r.ID})
