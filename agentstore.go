@@ -132,15 +132,13 @@ func (s *Store) Close() error {
 //
 // No error contains the password.
 //
-// The connections have client_encoding UTF8, DateStyle ISO, TimeZone UTC and
-// standard_conforming_strings on, whatever the settings of the server, the database,
-// the role and the URL. They have enable_seqscan and jit off, unless a pooler may
-// hand them to others: the server keeps plans that it made for small tables. Open refuses databases with an encoding other than UTF8,
-// servers older than PostgreSQL 13, session_replication_role = replica, and, for a
-// role that may write, default_transaction_read_only = on unless the URL sets it. If
-// the URL selects the mode exec or simple_protocol, in which values are sent as
-// text, bytea_output must be hex, array_nulls on and extra_float_digits 1 or more; in
-// simple_protocol, transform_null_equals must be off.
+// The connections have client_encoding UTF8, DateStyle ISO, TimeZone UTC and standard_conforming_strings on, whatever
+// the settings of the server, the database, the role and the URL. They have enable_seqscan and jit off, unless a pooler
+// may hand them to others: the server keeps plans that it made for small tables. Open refuses databases with an
+// encoding other than UTF8, servers older than PostgreSQL 13, session_replication_role = replica, and, for a role that
+// may write, default_transaction_read_only = on unless the URL sets it. If the URL selects the mode exec or
+// simple_protocol, in which values are sent as text, bytea_output must be hex, array_nulls on and extra_float_digits 1
+// or more; in simple_protocol, transform_null_equals must be off.
 func Open(ctx context.Context, databaseURL string, options Options) (*Store, error) {
 	if name, found := strings.CutPrefix(databaseURL, memoryScheme); found {
 		return openMemory(ctx, name, options)
@@ -190,7 +188,8 @@ func OpenPool(ctx context.Context, pool *pgxpool.Pool, options Options) (*Store,
 	if field := options.differs(Options{}); field != "" {
 		return nil, &repo.InvalidError{Field: "options." + field, Reason: "is set, but the pool is the caller's own"}
 	}
-	shared := &sharedPool{pool: pool, store: postgres.New(pgsettings.Checked{Pool: pool}, postgres.Options{Observer: own.Observer}), options: own}
+	shared := &sharedPool{pool: pool, store: postgres.New(pgsettings.Checked{Pool: pool},
+		postgres.Options{Observer: own.Observer}), options: own}
 	release := func() { _ = shared.store.Close() }
 	store, err := open(ctx, shared, options)
 	if err != nil {
@@ -239,7 +238,8 @@ func newSharedPool(ctx context.Context, config *pgxpool.Config, o Options) (*sha
 	if err != nil {
 		return nil, &repo.InvalidError{Field: "database URL", Reason: "cannot be used for a pool"}
 	}
-	shared := &sharedPool{pool: pool, store: postgres.New(pgsettings.Checked{Pool: pool}, postgres.Options{Observer: o.Observer}), options: o}
+	shared := &sharedPool{pool: pool, store: postgres.New(pgsettings.Checked{Pool: pool},
+		postgres.Options{Observer: o.Observer}), options: o}
 	if err := shared.store.Ping(ctx); err != nil {
 		pool.Close()
 		if refused := pgsettings.RefusedSchema(err); errors.Is(refused, pgsettings.ErrSetting) {
@@ -282,7 +282,8 @@ func open(ctx context.Context, shared *sharedPool, o Options) (*Store, error) {
 		return nil, err
 	}
 	store := shared.store.Share(postgres.Options{
-		Logger: o.Logger, WithoutSessionAudit: o.WithoutSessionAudit, CountTokens: o.CountTokens, TokenCounter: o.TokenCounter,
+		Logger: o.Logger, WithoutSessionAudit: o.WithoutSessionAudit, CountTokens: o.CountTokens,
+		TokenCounter: o.TokenCounter,
 	})
 	to := shared.options.Observer
 	return &Store{Store: observed.Store(store, to), kept: store, pool: shared.pool, observer: to}, nil

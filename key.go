@@ -62,9 +62,12 @@ func server(host string, port uint16, config *tls.Config) []string {
 	if config == nil {
 		return []string{host, fmt.Sprint(port), "plain"}
 	}
-	values := []string{host, fmt.Sprint(port), fmt.Sprintf("tls verify=%t custom=%t name=%s minimum=%d maximum=%d authorities=%d certificates=%d",
-		!config.InsecureSkipVerify, config.VerifyPeerCertificate != nil || config.VerifyConnection != nil, config.ServerName,
-		config.MinVersion, config.MaxVersion, authorities.number(config.RootCAs), len(config.Certificates))}
+	values := []string{
+		host, fmt.Sprint(port),
+		fmt.Sprintf("tls verify=%t custom=%t name=%s minimum=%d maximum=%d authorities=%d certificates=%d",
+			!config.InsecureSkipVerify, config.VerifyPeerCertificate != nil || config.VerifyConnection != nil, config.ServerName,
+			config.MinVersion, config.MaxVersion, authorities.number(config.RootCAs), len(config.Certificates)),
+	}
 	for _, own := range config.Certificates {
 		for _, der := range own.Certificate {
 			values = append(values, string(der))

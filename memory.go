@@ -26,7 +26,10 @@ func openMemory(ctx context.Context, name string, o Options) (*Store, error) {
 		return nil, err
 	}
 	if name == "" || len(name) > repo.MaxNameBytes || strings.ContainsAny(name, "/?#@ \x00") {
-		return nil, &repo.InvalidError{Field: "database URL", Reason: "does not name a store in memory, as memory://name does"}
+		return nil, &repo.InvalidError{
+			Field:  "database URL",
+			Reason: "does not name a store in memory, as memory://name does",
+		}
 	}
 	shared, release, err := memories.open(ctx, name+"\x00"+o.Schema,
 		func(context.Context) (sharedMemory, error) {

@@ -23,9 +23,9 @@ import (
 // Opening the database again with other pool options is an error. Logger, Migrate,
 // WithoutSessionAudit and CountTokens are each store's own.
 //
-// For a store in memory the same options are valid, so that a program can change only
-// the URL; Clock is for a store in memory only. Schema and WithoutSessionAudit have the same effect there; the others, which
-// concern connections, statements and tables, have none.
+// For a store in memory the same options are valid, so that a program can change only the URL; Clock is for a store in
+// memory only. Schema and WithoutSessionAudit have the same effect there; the others, which concern connections,
+// statements and tables, have none.
 type Options struct {
 	// MaxConns is the size of the pool, 1 to 10,000. Zero: the URL's
 	// pool_max_conns, or by default the larger of 4 and the number of CPUs.
@@ -79,9 +79,9 @@ type Options struct {
 	// for transactions of the caller's own there is postgres.BindWith. Entries of
 	// plans and actions are recorded in any case.
 	WithoutSessionAudit bool
-	// CountTokens counts the tokens of each message that is appended without NewMessage.Tokens, once, and TokenCounter names it
-	// (Message.Counter), such as "o200k". It must not change the message. They apply only to the store that this call opens.
-	// Nil: tokens are not counted.
+	// CountTokens counts the tokens of each message that is appended without NewMessage.Tokens, once, and TokenCounter
+	// names it (Message.Counter), such as "o200k". It must not change the message. They apply only to the store that this
+	// call opens. Nil: tokens are not counted.
 	CountTokens  func(repo.NewMessage) int64
 	TokenCounter string
 	// Clock is the clock of a store in memory, for unit tests: see memory.Clock. All stores

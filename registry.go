@@ -28,7 +28,9 @@ type entry[T any] struct {
 // called more than once. If nobody holds the value, create makes it; all who call
 // open meanwhile get its result. create's context lives as long as any of them
 // waits, so that a first opener that gives up early does not fail the others.
-func (r *registry[T]) open(ctx context.Context, key string, create func(context.Context) (T, error), destroy func(T)) (T, func(), error) {
+func (r *registry[T]) open(ctx context.Context, key string, create func(context.Context) (T, error),
+	destroy func(T),
+) (T, func(), error) {
 	r.mu.Lock()
 	e := r.entries[key]
 	if e == nil {
@@ -59,7 +61,9 @@ func (r *registry[T]) open(ctx context.Context, key string, create func(context.
 }
 
 // make runs create. It ends when create does, at the latest after its context ends.
-func (r *registry[T]) make(ctx context.Context, key string, e *entry[T], create func(context.Context) (T, error), destroy func(T)) {
+func (r *registry[T]) make(ctx context.Context, key string, e *entry[T], create func(context.Context) (T, error),
+	destroy func(T),
+) {
 	defer e.cancel()
 	value, err := create(ctx)
 	r.mu.Lock()

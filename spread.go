@@ -15,9 +15,9 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Spread says in which of several stores, its shards, a namespace is. Each is opened for a schema or a database of its own, and all else
-// is done with the stores themselves: migrations, lists over namespaces, retention, erasure, the audit trail's log, Close. See
-// docs/scaling.md. It is safe for concurrent use.
+// Spread says in which of several stores, its shards, a namespace is. Each is opened for a schema or a database of its
+// own, and all else is done with the stores themselves: migrations, lists over namespaces, retention, erasure, the
+// audit trail's log, Close. See docs/scaling.md. It is safe for concurrent use.
 //
 // The first store keeps the places. A place is given once, and never changes, so that processes may remember it.
 type Spread struct {
@@ -28,8 +28,8 @@ type Spread struct {
 	known map[string]int
 }
 
-// PlacedError reports that a namespace has something in other shards than it was to be placed in, or in more than one. It
-// matches repo.ErrConflict.
+// PlacedError reports that a namespace has something in other shards than it was to be placed in, or in more than one.
+// It matches repo.ErrConflict.
 type PlacedError struct {
 	Namespace string
 	Shards    []int
@@ -45,7 +45,8 @@ func (e *PlacedError) Is(target error) bool { return target == repo.ErrConflict 
 // maxKnown bounds the places that a process remembers.
 const maxKnown = 100_000
 
-// What a spread stores, in limits.PlacesNamespace: in each store its mark, and in the first one the shard of each namespace.
+// What a spread stores, in limits.PlacesNamespace: in each store its mark, and in the first one the shard of each
+// namespace.
 var markScope, placesScope = repo.Scope{Name: "mark"}, repo.Scope{Name: "places"}
 
 // mark says which shard of which spread a store is. So stores in another order, or a copy of one, are refused.
@@ -54,9 +55,10 @@ type mark struct {
 	Shard  int     `json:"shard"`
 }
 
-// NewSpread returns the spread of stores, which are numbered as they are given. Each notes that it is of this spread, with its number:
-// give them in the same order always, and new ones at the end. One that is nil, since it cannot be opened now, is unavailable; the
-// first one cannot be nil. Errors: repo.InvalidError for a store that is another shard; the stores'.
+// NewSpread returns the spread of stores, which are numbered as they are given. Each notes that it is of this spread,
+// with its number: give them in the same order always, and new ones at the end. One that is nil, since it cannot be
+// opened now, is unavailable; the first one cannot be nil. Errors: repo.InvalidError for a store that is another shard;
+// the stores'.
 func NewSpread(ctx context.Context, stores ...*Store) (*Spread, error) {
 	if len(stores) == 0 || stores[0] == nil {
 		return nil, &repo.InvalidError{Field: "stores", Reason: "have no first one, which keeps the places"}
@@ -82,7 +84,10 @@ func NewSpread(ctx context.Context, stores ...*Store) (*Spread, error) {
 				spread = is.Spread
 			}
 			if is != (mark{spread, i}) {
-				return nil, &repo.InvalidError{Field: fmt.Sprintf("stores[%d]", i), Reason: fmt.Sprintf("is shard %d of spread %s", is.Shard, is.Spread)}
+				return nil, &repo.InvalidError{
+					Field:  fmt.Sprintf("stores[%d]", i),
+					Reason: fmt.Sprintf("is shard %d of spread %s", is.Shard, is.Spread),
+				}
 			}
 		}
 	}
@@ -90,9 +95,10 @@ func NewSpread(ctx context.Context, stores ...*Store) (*Spread, error) {
 	return &Spread{stores: slices.Clone(stores), places: places, known: map[string]int{}}, nil
 }
 
-// In returns the view of a namespace in the store that has it (see Store.In). A namespace without a place gets one: the shard that has
-// something of it, or otherwise one by a hash of its name. Errors: repo.InvalidError, also in a transaction of a store; PlacedError;
-// those of the first store, and for a namespace without a place of all; repo.ErrUnavailable for a shard that was not given.
+// In returns the view of a namespace in the store that has it (see Store.In). A namespace without a place gets one: the
+// shard that has something of it, or otherwise one by a hash of its name. Errors: repo.InvalidError, also in a
+// transaction of a store; PlacedError; those of the first store, and for a namespace without a place of all;
+// repo.ErrUnavailable for a shard that was not given.
 func (s *Spread) In(ctx context.Context, namespace string) (repo.Store, error) {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(namespace))
@@ -106,8 +112,8 @@ func (s *Spread) In(ctx context.Context, namespace string) (repo.Store, error) {
 	return s.stores[shard].In(namespace), nil
 }
 
-// Place places a namespace in a shard, and may be repeated. Errors: PlacedError if it has a place, or something, in another one; otherwise
-// those of In.
+// Place places a namespace in a shard, and may be repeated. Errors: PlacedError if it has a place, or something, in
+// another one; otherwise those of In.
 func (s *Spread) Place(ctx context.Context, namespace string, shard int) error {
 	if shard < 0 || shard >= len(s.stores) {
 		return &repo.InvalidError{Field: "shard", Reason: fmt.Sprintf("is not from 0 to %d", len(s.stores)-1)}
@@ -162,8 +168,8 @@ func (s *Spread) place(ctx context.Context, namespace string, wanted int) (int, 
 	return shard, nil
 }
 
-// shardsWith returns the shards that have something of a namespace: one that a store had before it was of the spread, or of which the
-// place was lost when the first store was restored.
+// shardsWith returns the shards that have something of a namespace: one that a store had before it was of the spread,
+// or of which the place was lost when the first store was restored.
 func (s *Spread) shardsWith(ctx context.Context, namespace string) (shards []int, err error) {
 	has, errs := make([]bool, len(s.stores)), make([]error, len(s.stores))
 	var asking sync.WaitGroup

@@ -30,10 +30,13 @@ func (batchTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Trace
 
 func (batchTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-func (b batchTracer) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+func (b batchTracer) TraceBatchStart(ctx context.Context, conn *pgx.Conn,
+	data pgx.TraceBatchStartData,
+) context.Context {
 	var started []context.Context
 	for _, query := range data.Batch.QueuedQueries {
-		started = append(started, b.tracer.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: query.SQL, Args: query.Arguments}))
+		started = append(started, b.tracer.TraceQueryStart(ctx, conn,
+			pgx.TraceQueryStartData{SQL: query.SQL, Args: query.Arguments}))
 	}
 	return context.WithValue(ctx, batchKey{}, &started)
 }

@@ -58,8 +58,9 @@ func hiddenHash(entry auditlog.Entry) [32]byte {
 
 func keptOf(entry auditlog.Entry) auditlog.Kept {
 	return auditlog.Kept{
-		RecordedAt: entry.RecordedAt, Type: entry.Type, Namespace: entry.Namespace, PlanID: entry.PlanID, SessionID: entry.SessionID,
-		Hidden: hiddenHash(entry),
+		RecordedAt: entry.RecordedAt, Type: entry.Type, Namespace: entry.Namespace, PlanID: entry.PlanID,
+		SessionID: entry.SessionID,
+		Hidden:    hiddenHash(entry),
 	}
 }
 

@@ -104,7 +104,9 @@ func (s *Sealer) SealOnce(ctx context.Context) (int, error) {
 
 func (s *Sealer) sealOnce(ctx context.Context) (sealed int, more bool, err error) {
 	var checkpoint auditlog.Checkpoint
-	sealed, err = s.log.Seal(ctx, s.options.Batch, func(unsealed auditlog.Unsealed, hashes auditlog.HashReader) (auditlog.Seal, error) {
+	sealed, err = s.log.Seal(ctx, s.options.Batch, func(unsealed auditlog.Unsealed,
+		hashes auditlog.HashReader,
+	) (auditlog.Seal, error) {
 		seal, err := s.seal(unsealed, hashes)
 		checkpoint, more = seal.Checkpoint, unsealed.More
 		return seal, err
@@ -126,7 +128,10 @@ func (s *Sealer) sealOnce(ctx context.Context) (sealed int, more bool, err error
 // seal computes the leaves, the tree's new hashes and the checkpoint.
 func (s *Sealer) seal(unsealed auditlog.Unsealed, hashes auditlog.HashReader) (auditlog.Seal, error) {
 	tree := &growingTree{stored: hashes, first: tlog.StoredHashCount(unsealed.Size)}
-	seal := auditlog.Seal{FirstHash: tree.first, Leaves: make([][32]byte, len(unsealed.Entries)), Hidden: make([][32]byte, len(unsealed.Entries))}
+	seal := auditlog.Seal{
+		FirstHash: tree.first, Leaves: make([][32]byte, len(unsealed.Entries)),
+		Hidden: make([][32]byte, len(unsealed.Entries)),
+	}
 	size := unsealed.Size
 	for i, entry := range unsealed.Entries {
 		kept := keptOf(entry)

@@ -132,7 +132,10 @@ func Verify(ctx context.Context, log auditlog.Log, options VerifyOptions) (Repor
 		ctx: ctx, log: log, options: options, prunes: map[repo.ID]*Prune{}, pruneLeaves: map[int64]tlog.Hash{},
 		patience: options.MaxPruneWait,
 	}
-	for _, step := range []func() error{v.identify, v.hold, v.latest, v.leaves, v.later, v.compareHeld, v.beyond, v.strays, v.waiting} {
+	for _, step := range []func() error{
+		v.identify, v.hold, v.latest, v.leaves, v.later, v.compareHeld, v.beyond, v.strays,
+		v.waiting,
+	} {
 		if err := step(); err != nil {
 			return v.report, err
 		}

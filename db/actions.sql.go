@@ -27,16 +27,22 @@ func (q *Queries) ActionArchive(ctx context.Context, db DBTX, name string) (int6
 
 const actionCreate = `-- name: ActionCreate :one
 INSERT INTO actions (
-    description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor, invariant_actor,
-    automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types, argument_requireds,
-    argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, max_attempts, max_age_micros, keep_micros, phases, name, server,
+    description, definition_of_done, strategy_actor, execution_actor, review_actor, apply_actor, estimation_actor,
+    invariant_actor,
+    automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types,
+    argument_requireds,
+    argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, max_attempts,
+    max_age_micros, keep_micros, phases, name, server,
     namespace, created_by
 )
 VALUES (
-    $1, $2, $3, $4, $5, $6,
+    $1, $2, $3, $4, $5,
+    $6,
     $7, $8, $9, $10, $11,
-    CAST($12::text AS json), $13, $14, $15, $16, $17, $18,
-    $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30
+    CAST($12::text AS json), $13, $14, $15, $16, $17,
+    $18,
+    $19, $20, $21, $22, $23, $24,
+    $25, $26, $27, $28, $29, $30
 )
 ON CONFLICT (name) DO NOTHING
 RETURNING created_at, updated_at
@@ -126,7 +132,8 @@ WITH used AS (
     DELETE FROM actions a USING used u WHERE a.name = $1 AND NOT u.in_use RETURNING a.name, a.namespace
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, namespace, details)
-    SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', d.namespace, json_build_object('entity', 'action', 'name', d.name) FROM deleted d
+    SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', d.namespace,
+    json_build_object('entity', 'action', 'name', d.name) FROM deleted d
 )
 SELECT u.in_use::boolean AS in_use, EXISTS (SELECT FROM deleted)::boolean AS deleted FROM used u
 `
@@ -136,8 +143,8 @@ type ActionDeleteRow struct {
 	Deleted bool
 }
 
-// Index: actions_pkey, plans_action_name_phase_state_id_idx. Does not delete an action in use. If a plan is created meanwhile, the foreign key
-// refuses the deletion.
+// Index: actions_pkey, plans_action_name_phase_state_id_idx. Does not delete an action in use. If a plan is created
+// meanwhile, the foreign key refuses the deletion.
 func (q *Queries) ActionDelete(ctx context.Context, db DBTX, name string) (ActionDeleteRow, error) {
 	row := db.QueryRow(ctx, actionDelete, name)
 	var i ActionDeleteRow
@@ -209,7 +216,8 @@ type ActionListParams struct {
 	MaxRows   int32
 }
 
-// Index: actions_server_namespace_name_idx. Ordered by name. The index selects the namespace; state and tag filter its actions.
+// Index: actions_server_namespace_name_idx. Ordered by name. The index selects the namespace; state and tag filter its
+// actions.
 func (q *Queries) ActionList(ctx context.Context, db DBTX, arg ActionListParams) ([]Action, error) {
 	rows, err := db.Query(ctx, actionList,
 		arg.Server,
@@ -276,7 +284,8 @@ const actionLock = `-- name: ActionLock :one
 SELECT a.version FROM actions a WHERE a.name = $1 FOR NO KEY UPDATE
 `
 
-// Index: actions_pkey. Locks the action before an update, so that the next statement sees all that was committed before.
+// Index: actions_pkey. Locks the action before an update, so that the next statement sees all that was committed
+// before.
 func (q *Queries) ActionLock(ctx context.Context, db DBTX, name string) (int64, error) {
 	row := db.QueryRow(ctx, actionLock, name)
 	var version int64
@@ -285,17 +294,22 @@ func (q *Queries) ActionLock(ctx context.Context, db DBTX, name string) (int64, 
 }
 
 const actionUpdate = `-- name: ActionUpdate :one
-WITH given AS (SELECT $27::text AS name, $28::text AS server, $29::text AS namespace, $30::text AS created_by)
+WITH given AS (SELECT $27::text AS name, $28::text AS server, $29::text AS namespace,
+    $30::text AS created_by)
 UPDATE actions a
 SET description = $1, definition_of_done = $2, strategy_actor = $3,
-    execution_actor = $4, review_actor = $5, apply_actor = $6,
+    execution_actor = $4, review_actor = $5,
+    apply_actor = $6,
     estimation_actor = $7, invariant_actor = $8,
     automation_profile = $9, reusable = $10, read_only = $11,
-    inputs_schema = CAST($12::text AS json), tags = $13, invariants = $14, argument_names = $15,
-    argument_types = $16, argument_requireds = $17, argument_descriptions = $18,
+    inputs_schema = CAST($12::text AS json), tags = $13, invariants = $14,
+    argument_names = $15,
+    argument_types = $16, argument_requireds = $17,
+    argument_descriptions = $18,
     argument_defaults = $19, argument_mins = $20, argument_maxs = $21,
     argument_patterns = $22, max_attempts = $23,
-    max_age_micros = $24, keep_micros = $25, phases = $26, version = a.version + 1, updated_at = greatest(a.updated_at, statement_timestamp())
+    max_age_micros = $24, keep_micros = $25, phases = $26, version = a.version + 1,
+    updated_at = greatest(a.updated_at, statement_timestamp())
 FROM given g WHERE a.name = g.name
 RETURNING a.name, a.server, a.namespace, a.state, a.version, a.description, a.definition_of_done, a.strategy_actor, a.execution_actor, a.review_actor, a.apply_actor, a.estimation_actor, a.invariant_actor, a.automation_profile, a.reusable, a.read_only, a.inputs_schema, a.tags, a.invariants, a.argument_names, a.argument_types, a.argument_requireds, a.argument_descriptions, a.argument_defaults, a.argument_mins, a.argument_maxs, a.argument_patterns, a.max_attempts, a.max_age_micros, a.keep_micros, a.phases, a.created_by, a.created_at, a.updated_at
 `
@@ -333,8 +347,8 @@ type ActionUpdateParams struct {
 	CreatedBy            *string
 }
 
-// Index: actions_pkey. Replaces the definition of a locked action. The parameters are those of ActionCreate, in the same order,
-// so that the same code fills in both; the name and created_by stay as they are.
+// Index: actions_pkey. Replaces the definition of a locked action. The parameters are those of ActionCreate, in the
+// same order, so that the same code fills in both; the name and created_by stay as they are.
 func (q *Queries) ActionUpdate(ctx context.Context, db DBTX, arg ActionUpdateParams) (Action, error) {
 	row := db.QueryRow(ctx, actionUpdate,
 		arg.Description,

@@ -47,12 +47,16 @@ func (q *Queries) AuditAddHashes(ctx context.Context, db DBTX, arg AuditAddHashe
 
 const auditAddLeaves = `-- name: AuditAddLeaves :execrows
 WITH kept AS MATERIALIZED (
-    SELECT n.ordinality, e.id, e.occurred_at, e.recorded_at, e.type, e.namespace, e.plan_id, e.session_id, n.hidden, n.hash
-    FROM ROWS FROM (unnest($2::uuid[]), unnest($3::bytea[]), unnest($4::bytea[])) WITH ORDINALITY AS n (id, hidden, hash, ordinality),
+    SELECT n.ordinality, e.id, e.occurred_at, e.recorded_at, e.type, e.namespace, e.plan_id, e.session_id, n.hidden,
+    n.hash
+    FROM ROWS FROM (unnest($2::uuid[]), unnest($3::bytea[]), unnest($4::bytea[])) WITH ORDINALITY AS n (id,
+        hidden, hash, ordinality),
     LATERAL (SELECT id, occurred_at, recorded_at, type, namespace, plan_id, session_id, actor, user_name, project, details, salts FROM audit_entries WHERE audit_entries.id = n.id LIMIT 1) AS e
 )
-INSERT INTO audit_leaves (sequence, entry_id, occurred_at, recorded_at, type, namespace, plan_id, session_id, hidden, hash)
-SELECT CAST($1 AS bigint) + k.ordinality - 1, k.id, k.occurred_at, k.recorded_at, k.type, k.namespace, k.plan_id, k.session_id,
+INSERT INTO audit_leaves (sequence, entry_id, occurred_at, recorded_at, type, namespace, plan_id, session_id, hidden,
+    hash)
+SELECT CAST($1 AS bigint) + k.ordinality - 1, k.id, k.occurred_at, k.recorded_at, k.type, k.namespace,
+k.plan_id, k.session_id,
     k.hidden, k.hash
 FROM kept k
 `
@@ -64,8 +68,8 @@ type AuditAddLeavesParams struct {
 	Hashes        [][]byte
 }
 
-// Index: audit_entries_pkey, audit_leaves_pkey. Adds leaves in the order of the arrays. What they keep in clear is what the
-// entries have.
+// Index: audit_entries_pkey, audit_leaves_pkey. Adds leaves in the order of the arrays. What they keep in clear is what
+// the entries have.
 func (q *Queries) AuditAddLeaves(ctx context.Context, db DBTX, arg AuditAddLeavesParams) (int64, error) {
 	result, err := db.Exec(ctx, auditAddLeaves,
 		arg.FirstSequence,
@@ -221,7 +225,8 @@ func (q *Queries) AuditLeafOf(ctx context.Context, db DBTX, entryID pgtype.UUID)
 
 const auditLeaves = `-- name: AuditLeaves :many
 SELECT l.sequence, l.entry_id, l.occurred_at, l.recorded_at, l.type, l.namespace, l.plan_id, l.session_id, l.hidden, l.hash, l.pruned_by,
-    e.id, e.occurred_at, e.recorded_at, e.type, e.namespace, e.plan_id, e.session_id, e.actor, e.user_name, e.project, e.details, e.salts
+    e.id, e.occurred_at, e.recorded_at, e.type, e.namespace, e.plan_id, e.session_id, e.actor, e.user_name, e.project,
+    e.details, e.salts
 FROM audit_leaves l LEFT JOIN audit_entries e ON e.id = l.entry_id
 WHERE l.sequence >= $1
 ORDER BY l.sequence LIMIT $2
@@ -311,8 +316,8 @@ WHERE (SELECT true FROM audit_entries e WHERE e.id = u.entry_id LIMIT 1) IS NULL
 ORDER BY u.recorded_at, u.entry_id LIMIT $1
 `
 
-// Index: audit_unsealed_pkey, audit_entries_pkey. The entries that wait to be sealed and no longer exist, which only tampering
-// can cause.
+// Index: audit_unsealed_pkey, audit_entries_pkey. The entries that wait to be sealed and no longer exist, which only
+// tampering can cause.
 func (q *Queries) AuditLost(ctx context.Context, db DBTX, maxRows int32) ([]pgtype.UUID, error) {
 	rows, err := db.Query(ctx, auditLost, maxRows)
 	if err != nil {
@@ -336,7 +341,8 @@ func (q *Queries) AuditLost(ctx context.Context, db DBTX, maxRows int32) ([]pgty
 const auditPrunable = `-- name: AuditPrunable :one
 WITH page AS MATERIALIZED (
     SELECT e.id, e.occurred_at, e.plan_id, e.session_id,
-        e.type NOT IN ('audit_pruned', 'audit_gap') AND (cardinality($3::text[]) = 0 OR e.type = ANY ($3::text[])) AS meant
+        e.type NOT IN ('audit_pruned', 'audit_gap')
+            AND (cardinality($3::text[]) = 0 OR e.type = ANY ($3::text[])) AS meant
     FROM audit_entries e WHERE e.occurred_at < $4 AND (e.occurred_at, e.id) > ($1, $2::uuid)
     ORDER BY e.occurred_at, e.id LIMIT 1000
 ), judged AS (
@@ -348,7 +354,8 @@ WITH page AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM page)::bigint AS found, count(*) FILTER (WHERE j.sealed AND NOT j.held) AS pruned,
     count(*) FILTER (WHERE j.held) AS held, count(*) FILTER (WHERE NOT j.sealed AND NOT j.held) AS unsealed,
-    coalesce((SELECT p.occurred_at FROM page p ORDER BY p.occurred_at DESC, p.id DESC LIMIT 1), $1)::timestamptz AS reached_occurred_at,
+    coalesce((SELECT p.occurred_at FROM page p ORDER BY p.occurred_at DESC, p.id DESC LIMIT 1),
+        $1)::timestamptz AS reached_occurred_at,
     coalesce((SELECT p.id FROM page p ORDER BY p.occurred_at DESC, p.id DESC LIMIT 1), $2)::uuid AS reached_id
 FROM judged j
 `
@@ -369,8 +376,8 @@ type AuditPrunableRow struct {
 	ReachedID         pgtype.UUID
 }
 
-// Index: audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_holds_pkey. Counts what a prune would find among
-// the next rows in the order of time, of which there are found, up to the place that is reached.
+// Index: audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_holds_pkey. Counts what a prune would find
+// among the next rows in the order of time, of which there are found, up to the place that is reached.
 func (q *Queries) AuditPrunable(ctx context.Context, db DBTX, arg AuditPrunableParams) (AuditPrunableRow, error) {
 	row := db.QueryRow(ctx, auditPrunable,
 		arg.AfterOccurredAt,
@@ -394,16 +401,20 @@ const auditPruneBatch = `-- name: AuditPruneBatch :one
 WITH stated AS MATERIALIZED (
     SELECT CAST(e.details ->> 'before' AS timestamptz) AS before,
         ARRAY(SELECT t.type FROM json_array_elements_text(e.details -> 'types') AS t (type)) AS types,
-        ARRAY(SELECT CAST(h.id AS uuid) FROM json_array_elements_text(e.details -> 'held' -> 'plans') AS h (id)) AS plans,
-        ARRAY(SELECT CAST(h.id AS uuid) FROM json_array_elements_text(e.details -> 'held' -> 'sessions') AS h (id)) AS sessions,
-        coalesce((SELECT l.sequence FROM audit_leaves l WHERE l.entry_id = e.id LIMIT 1), 9223372036854775807) AS sequence
+        ARRAY(SELECT CAST(h.id AS uuid)
+            FROM json_array_elements_text(e.details -> 'held' -> 'plans') AS h (id)) AS plans,
+        ARRAY(SELECT CAST(h.id AS uuid)
+            FROM json_array_elements_text(e.details -> 'held' -> 'sessions') AS h (id)) AS sessions,
+        coalesce((SELECT l.sequence FROM audit_leaves l WHERE l.entry_id = e.id LIMIT 1),
+            9223372036854775807) AS sequence
     FROM (SELECT id, occurred_at, recorded_at, type, namespace, plan_id, session_id, actor, user_name, project, details, salts FROM audit_entries WHERE audit_entries.id = $3 LIMIT 1) AS e
     WHERE e.type = 'audit_pruned'
 ), page AS MATERIALIZED (
     SELECT n.id, n.occurred_at, n.type, n.plan_id, n.session_id FROM (
         SELECT e.id, e.occurred_at, e.type, e.plan_id, e.session_id
         FROM audit_entries e
-        WHERE e.occurred_at < (SELECT s.before FROM stated s) AND (e.occurred_at, e.id) > ($1, $2::uuid)
+        WHERE e.occurred_at < (SELECT s.before FROM stated s)
+            AND (e.occurred_at, e.id) > ($1, $2::uuid)
         ORDER BY e.occurred_at, e.id LIMIT 1000
     ) AS n
     ORDER BY n.occurred_at, n.id LIMIT $4
@@ -430,7 +441,8 @@ WITH stated AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM page)::bigint AS found, (SELECT count(*) FROM deleted)::bigint AS pruned,
     count(*) FILTER (WHERE j.held) AS held, count(*) FILTER (WHERE NOT j.sealed AND NOT j.held) AS unsealed,
-    coalesce((SELECT p.occurred_at FROM page p ORDER BY p.occurred_at DESC, p.id DESC LIMIT 1), $1)::timestamptz AS reached_occurred_at,
+    coalesce((SELECT p.occurred_at FROM page p ORDER BY p.occurred_at DESC, p.id DESC LIMIT 1),
+        $1)::timestamptz AS reached_occurred_at,
     coalesce((SELECT p.id FROM page p ORDER BY p.occurred_at DESC, p.id DESC LIMIT 1), $2)::uuid AS reached_id
 FROM judged j
 `
@@ -451,11 +463,12 @@ type AuditPruneBatchRow struct {
 	ReachedID         pgtype.UUID
 }
 
-// Index: audit_entries_pkey or audit_entries_type_occurred_at_id_idx, audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_holds_pkey, audit_unsealed_pkey.
-// Removes entries among the next rows in the order of time, and notes on their leaves which entry tells of it. It removes
-// nothing that this entry does not tell of, that was sealed after it or not at all, or that is on hold. One that was pruned
-// and inserted again keeps the leaf that it has, and leaves the queue. The rest is as in AuditPrunable. With joins the planner
-// might read all entries and leaves for each batch.
+// Index: audit_entries_pkey or audit_entries_type_occurred_at_id_idx, audit_entries_occurred_at_id_idx,
+// audit_leaves_entry_id_key, audit_holds_pkey, audit_unsealed_pkey. Removes entries among the next rows in the order of
+// time, and notes on their leaves which entry tells of it. It removes nothing that this entry does not tell of, that
+// was sealed after it or not at all, or that is on hold. One that was pruned and inserted again keeps the leaf that it
+// has, and leaves the queue. The rest is as in AuditPrunable. With joins the planner might read all entries and leaves
+// for each batch.
 func (q *Queries) AuditPruneBatch(ctx context.Context, db DBTX, arg AuditPruneBatchParams) (AuditPruneBatchRow, error) {
 	row := db.QueryRow(ctx, auditPruneBatch,
 		arg.AfterOccurredAt,
@@ -477,11 +490,12 @@ func (q *Queries) AuditPruneBatch(ctx context.Context, db DBTX, arg AuditPruneBa
 
 const auditPruneBegin = `-- name: AuditPruneBegin :exec
 SELECT audit_prune_begin('audit_holds') FROM session_holds
-WHERE session_holds.namespace = '' AND session_holds.owner = '' AND session_holds.session_id = '00000000-0000-0000-0000-000000000000'
+WHERE session_holds.namespace = '' AND session_holds.owner = ''
+    AND session_holds.session_id = '00000000-0000-0000-0000-000000000000'
 `
 
-// Index: session_holds_pkey. Begins the transaction of a batch. Those who make holds wait until it ends, and the next statement sees
-// the holds that it waited for. It reads the row that is always there: see TurnLimitWait.
+// Index: session_holds_pkey. Begins the transaction of a batch. Those who make holds wait until it ends, and the next
+// statement sees the holds that it waited for. It reads the row that is always there: see TurnLimitWait.
 func (q *Queries) AuditPruneBegin(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, auditPruneBegin)
 	return err
@@ -507,7 +521,8 @@ func (q *Queries) AuditQuarantine(ctx context.Context, db DBTX, arg AuditQuarant
 const auditRecord = `-- name: AuditRecord :one
 WITH given AS MATERIALIZED (
     SELECT n.id, n.occurred_at, n.type, nullif(n.namespace, '') AS namespace, n.plan_id, n.session_id,
-        nullif(n.actor, '') AS actor, nullif(n.user_name, '') AS user_name, nullif(n.project, '') AS project, n.details, n.place,
+        nullif(n.actor, '') AS actor, nullif(n.user_name, '') AS user_name, nullif(n.project, '') AS project, n.details,
+        n.place,
         coalesce((
             SELECT (e.occurred_at, e.type, e.namespace, e.plan_id, e.session_id)
                     IS NOT DISTINCT FROM (n.occurred_at, n.type, nullif(n.namespace, ''), n.plan_id, n.session_id)
@@ -522,17 +537,24 @@ WITH given AS MATERIALIZED (
             FROM audit_leaves l WHERE l.entry_id = n.id LIMIT 1
         )) AS same
     FROM (
-        SELECT u.id, u.occurred_at, u.type, u.namespace, nullif(u.plan_id, '00000000-0000-0000-0000-000000000000') AS plan_id,
-            nullif(u.session_id, '00000000-0000-0000-0000-000000000000') AS session_id, u.actor, u.user_name, u.project, u.details, u.place
+        SELECT u.id, u.occurred_at, u.type, u.namespace,
+        nullif(u.plan_id, '00000000-0000-0000-0000-000000000000') AS plan_id,
+            nullif(u.session_id, '00000000-0000-0000-0000-000000000000') AS session_id, u.actor, u.user_name, u.project,
+            u.details, u.place
         FROM ROWS FROM (
-            unnest($2::uuid[]), unnest($3::timestamptz[]), unnest($4::text[]), unnest($5::text[]),
-            unnest($6::uuid[]), unnest($7::uuid[]), unnest($8::text[]), unnest($9::text[]),
+            unnest($2::uuid[]), unnest($3::timestamptz[]), unnest($4::text[]),
+            unnest($5::text[]),
+            unnest($6::uuid[]), unnest($7::uuid[]), unnest($8::text[]),
+            unnest($9::text[]),
             unnest($10::text[]), unnest($11::text[])
-        ) WITH ORDINALITY AS u (id, occurred_at, type, namespace, plan_id, session_id, actor, user_name, project, details, place)
+        ) WITH ORDINALITY AS u (id, occurred_at, type, namespace, plan_id, session_id, actor, user_name, project,
+        details, place)
     ) AS n
 ), written AS (
-    INSERT INTO audit_entries (id, occurred_at, type, namespace, plan_id, session_id, actor, user_name, project, details)
-    SELECT g.id, g.occurred_at, g.type, g.namespace, g.plan_id, g.session_id, g.actor, g.user_name, g.project, CAST(g.details AS json)
+    INSERT INTO audit_entries (id, occurred_at, type, namespace, plan_id, session_id, actor, user_name, project,
+        details)
+    SELECT g.id, g.occurred_at, g.type, g.namespace, g.plan_id, g.session_id, g.actor, g.user_name, g.project,
+    CAST(g.details AS json)
     FROM given g WHERE g.same IS NULL AND (SELECT bool_and(o.same) FROM given o) IS NOT FALSE
     ON CONFLICT DO NOTHING
     RETURNING id
@@ -564,11 +586,12 @@ type AuditRecordRow struct {
 	Differs int64
 }
 
-// Index: audit_entries_pkey, audit_leaves_entry_id_key. Records the entries that are new, by their ids, unless one has the id
-// of another entry: differs is then the first such place from 1. known counts those that were there, also those that have been
-// pruned since: of these, and of fields that were erased, no more can be compared. If an entry is neither written nor known,
-// another transaction recorded it meanwhile, which this statement does not see, or a trigger left it out. With whole the statement
-// fails then, so that nothing is written. An empty text or a zero uuid stands for null.
+// Index: audit_entries_pkey, audit_leaves_entry_id_key. Records the entries that are new, by their ids, unless one has
+// the id of another entry: differs is then the first such place from 1. known counts those that were there, also those
+// that have been pruned since: of these, and of fields that were erased, no more can be compared. If an entry is
+// neither written nor known, another transaction recorded it meanwhile, which this statement does not see, or a trigger
+// left it out. With whole the statement fails then, so that nothing is written. An empty text or a zero uuid stands for
+// null.
 func (q *Queries) AuditRecord(ctx context.Context, db DBTX, arg AuditRecordParams) (AuditRecordRow, error) {
 	row := db.QueryRow(ctx, auditRecord,
 		arg.Whole,
@@ -604,7 +627,8 @@ func (q *Queries) AuditRelease(ctx context.Context, db DBTX, arg AuditReleasePar
 }
 
 const auditSealLock = `-- name: AuditSealLock :one
-SELECT pg_try_advisory_xact_lock(hashtextextended('agentstore.audit_seal', CAST(CAST('audit_entries' AS regclass) AS oid)::bigint))
+SELECT pg_try_advisory_xact_lock(hashtextextended('agentstore.audit_seal',
+    CAST(CAST('audit_entries' AS regclass) AS oid)::bigint))
 `
 
 // Index: none. Allows one sealer of the trail at a time, until the end of its transaction.
@@ -618,7 +642,8 @@ func (q *Queries) AuditSealLock(ctx context.Context, db DBTX) (bool, error) {
 const auditSealed = `-- name: AuditSealed :exec
 DELETE FROM audit_unsealed u
 WHERE (u.recorded_at, u.entry_id) IN (
-    SELECT n.recorded_at, n.entry_id FROM ROWS FROM (unnest($1::timestamptz[]), unnest($2::uuid[])) AS n (recorded_at, entry_id)
+    SELECT n.recorded_at, n.entry_id FROM ROWS FROM (unnest($1::timestamptz[]),
+        unnest($2::uuid[])) AS n (recorded_at, entry_id)
 )
 `
 
@@ -655,10 +680,10 @@ type AuditStraysRow struct {
 	Known      bool
 }
 
-// Index: audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_unsealed_pkey. Returns a page of entries, and
-// whether each is known; together the pages are the whole audit trail. With EXISTS the planner might read all leaves for each
-// page. A leaf with a negative sequence, which only the tables' owner can insert, does not count, because no verification reads
-// it.
+// Index: audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_unsealed_pkey. Returns a page of entries,
+// and whether each is known; together the pages are the whole audit trail. With EXISTS the planner might read all
+// leaves for each page. A leaf with a negative sequence, which only the tables' owner can insert, does not count,
+// because no verification reads it.
 func (q *Queries) AuditStrays(ctx context.Context, db DBTX, arg AuditStraysParams) ([]AuditStraysRow, error) {
 	rows, err := db.Query(ctx, auditStrays, arg.AfterOccurredAt, arg.AfterID, arg.MaxRows)
 	if err != nil {
@@ -732,9 +757,9 @@ type AuditUnsealedSizesRow struct {
 	Bytes      int64
 }
 
-// Index: audit_unsealed_pkey, audit_entries_pkey, audit_leaves_entry_id_key. The next entries to seal, and their sizes. One
-// that no longer exists is left out: see AuditLost. One that has a leaf already was pruned, and inserted again without the
-// library: it is skipped forever.
+// Index: audit_unsealed_pkey, audit_entries_pkey, audit_leaves_entry_id_key. The next entries to seal, and their sizes.
+// One that no longer exists is left out: see AuditLost. One that has a leaf already was pruned, and inserted again
+// without the library: it is skipped forever.
 func (q *Queries) AuditUnsealedSizes(ctx context.Context, db DBTX, maxRows int32) ([]AuditUnsealedSizesRow, error) {
 	rows, err := db.Query(ctx, auditUnsealedSizes, maxRows)
 	if err != nil {
@@ -767,8 +792,8 @@ type AuditWaitingRow struct {
 	AgeSeconds float64
 }
 
-// Index: audit_unsealed_pkey. Counts up to max_rows. The age of the oldest is by the server's clock, which also set its time of
-// recording.
+// Index: audit_unsealed_pkey. Counts up to max_rows. The age of the oldest is by the server's clock, which also set its
+// time of recording.
 func (q *Queries) AuditWaiting(ctx context.Context, db DBTX, maxRows int32) (AuditWaitingRow, error) {
 	row := db.QueryRow(ctx, auditWaiting, maxRows)
 	var i AuditWaitingRow

@@ -40,8 +40,8 @@ type AuditCountParams struct {
 	MaxRows        int32
 }
 
-// Index: audit_entries_<filter>_occurred_at_id_idx, or audit_entries_occurred_at_id_idx. Counts up to max_rows. In an order,
-// since the planner would otherwise read the indexes of two filters whole, and join them.
+// Index: audit_entries_<filter>_occurred_at_id_idx, or audit_entries_occurred_at_id_idx. Counts up to max_rows. In an
+// order, since the planner would otherwise read the indexes of two filters whole, and join them.
 func (q *Queries) AuditCount(ctx context.Context, db DBTX, arg AuditCountParams) (int64, error) {
 	row := db.QueryRow(ctx, auditCount,
 		arg.OccurredFrom,
@@ -62,7 +62,8 @@ func (q *Queries) AuditCount(ctx context.Context, db DBTX, arg AuditCountParams)
 
 const auditListAscending = `-- name: AuditListAscending :many
 SELECT id, occurred_at, recorded_at, type, namespace, plan_id, session_id, actor, user_name, project, details, salts FROM audit_entries e
-WHERE e.occurred_at >= $1 AND e.occurred_at < $2 AND (e.occurred_at, e.id) > ($1, $3::uuid)
+WHERE e.occurred_at >= $1 AND e.occurred_at < $2
+    AND (e.occurred_at, e.id) > ($1, $3::uuid)
     AND ($4::uuid IS NULL OR e.plan_id = $4::uuid)
     AND ($5::uuid IS NULL OR e.session_id = $5::uuid)
     AND ($6::text IS NULL OR e.user_name = $6::text)
@@ -136,7 +137,8 @@ func (q *Queries) AuditListAscending(ctx context.Context, db DBTX, arg AuditList
 const auditListDescending = `-- name: AuditListDescending :many
 
 SELECT id, occurred_at, recorded_at, type, namespace, plan_id, session_id, actor, user_name, project, details, salts FROM audit_entries e
-WHERE e.occurred_at <= $1 AND e.occurred_at >= $2 AND (e.occurred_at, e.id) < ($1, $3::uuid)
+WHERE e.occurred_at <= $1 AND e.occurred_at >= $2
+    AND (e.occurred_at, e.id) < ($1, $3::uuid)
     AND ($4::uuid IS NULL OR e.plan_id = $4::uuid)
     AND ($5::uuid IS NULL OR e.session_id = $5::uuid)
     AND ($6::text IS NULL OR e.user_name = $6::text)
@@ -161,11 +163,11 @@ type AuditListDescendingParams struct {
 	MaxRows         int32
 }
 
-// Lists and counts of the audit trail. The queries are rewritten before they are sent (repo/postgres/filters.go): of the
-// optional filters, those that are not set are left out, and the first that is set becomes a plain condition, for which a
-// generic plan uses an index. The others filter the rows that it finds, so the most selective filter comes first. A list begins
-// after a place that is not outside of the range: of several conditions on the same side, PostgreSQL might enter the index by
-// the wider one. With both sides it expects few rows, and does not sort them.
+// Lists and counts of the audit trail. The queries are rewritten before they are sent (repo/postgres/filters.go): of
+// the optional filters, those that are not set are left out, and the first that is set becomes a plain condition, for
+// which a generic plan uses an index. The others filter the rows that it finds, so the most selective filter comes
+// first. A list begins after a place that is not outside of the range: of several conditions on the same side,
+// PostgreSQL might enter the index by the wider one. With both sides it expects few rows, and does not sort them.
 // Index: audit_entries_<filter>_occurred_at_id_idx, or audit_entries_occurred_at_id_idx, backwards.
 func (q *Queries) AuditListDescending(ctx context.Context, db DBTX, arg AuditListDescendingParams) ([]AuditEntry, error) {
 	rows, err := db.Query(ctx, auditListDescending,

@@ -28,8 +28,8 @@ type BranchImportParams struct {
 	Follows   *int64
 }
 
-// Index: session_branches_pkey, session_counters_pkey. Notes that a session which is imported has branches, and what its next
-// message follows (null: the one before it).
+// Index: session_branches_pkey, session_counters_pkey. Notes that a session which is imported has branches, and what
+// its next message follows (null: the one before it).
 func (q *Queries) BranchImport(ctx context.Context, db DBTX, arg BranchImportParams) error {
 	_, err := db.Exec(ctx, branchImport, arg.SessionID, arg.Follows)
 	return err
@@ -38,13 +38,15 @@ func (q *Queries) BranchImport(ctx context.Context, db DBTX, arg BranchImportPar
 const branchList = `-- name: BranchList :many
 SELECT c.next_sequence, c.follows, coalesce(b.base, 0)::bigint AS base, t.parent AS parent,
     coalesce((
-        SELECT min(p.low) FROM session_path(c.session_id, b.base - 1, t.parent + 1, NULL, NULL) AS p (owner, low, high) WHERE b.base > 0
+        SELECT min(p.low) FROM session_path(c.session_id, b.base - 1, t.parent + 1, NULL, NULL) AS p (owner, low, high)
+            WHERE b.base > 0
     ), -1)::bigint AS inherited,
     coalesce(m.sequence, -1)::bigint AS mark_sequence, coalesce(m.follows, -1)::bigint AS mark_follows
 FROM session_counters c
 LEFT JOIN session_branches b ON b.session_id = c.session_id
 LEFT JOIN LATERAL (
-    SELECT coalesce(o.follows, o.sequence - 1) AS parent FROM messages o WHERE o.session_id = c.session_id AND o.sequence = $1
+    SELECT coalesce(o.follows, o.sequence - 1) AS parent FROM messages o WHERE o.session_id = c.session_id
+        AND o.sequence = $1
     UNION ALL
     SELECT coalesce(o.follows, o.sequence - 1)
     FROM session_path(c.session_id, b.base - 1, $1, NULL, NULL) AS p (owner, low, high)
@@ -77,10 +79,10 @@ type BranchListRow struct {
 	MarkFollows  int64
 }
 
-// Index: session_counters_pkey, messages_pkey, session_branches_pkey, messages_session_id_branch_idx. The beginnings of the
-// branches of a session that are behind the message which the one with this sequence follows (parent; null if there is no such
-// message), ascending. Each row has what is the same for all: see rules.Tree. There is one without a beginning if there are none,
-// and none at all if there is no such session.
+// Index: session_counters_pkey, messages_pkey, session_branches_pkey, messages_session_id_branch_idx. The beginnings of
+// the branches of a session that are behind the message which the one with this sequence follows (parent; null if there
+// is no such message), ascending. Each row has what is the same for all: see rules.Tree. There is one without a
+// beginning if there are none, and none at all if there is no such session.
 func (q *Queries) BranchList(ctx context.Context, db DBTX, arg BranchListParams) ([]BranchListRow, error) {
 	rows, err := db.Query(ctx, branchList, arg.Sequence, arg.MaxRows, arg.SessionID)
 	if err != nil {
@@ -114,7 +116,8 @@ SELECT o.owner, coalesce((SELECT b.depth FROM session_branches b WHERE b.session
 FROM session_counters c LEFT JOIN LATERAL (
     SELECT m.session_id AS owner FROM messages m WHERE m.session_id = c.session_id AND m.sequence = $1::bigint
     UNION ALL
-    SELECT p.owner FROM session_branches b, session_path(b.session_id, b.base - 1, $1::bigint, NULL, NULL) AS p (owner, low, high)
+    SELECT p.owner FROM session_branches b, session_path(b.session_id, b.base - 1, $1::bigint, NULL, NULL) AS p (owner,
+        low, high)
     WHERE b.session_id = c.session_id AND b.base > $1::bigint AND p.low <= $1::bigint AND p.high >= $1::bigint
     LIMIT 1
 ) AS o ON true
@@ -131,9 +134,9 @@ type ForkFindRow struct {
 	Depth int32
 }
 
-// Index: session_counters_pkey, messages_pkey, session_branches_pkey. The session that has the
-// message with this sequence: the one that is forked, or, if that is a fork, perhaps one that it was forked of; null if there is
-// no such message. depth is the number of that one's ancestors. There is no row if there is no such session.
+// Index: session_counters_pkey, messages_pkey, session_branches_pkey. The session that has the message with this
+// sequence: the one that is forked, or, if that is a fork, perhaps one that it was forked of; null if there is no such
+// message. depth is the number of that one's ancestors. There is no row if there is no such session.
 func (q *Queries) ForkFind(ctx context.Context, db DBTX, arg ForkFindParams) (ForkFindRow, error) {
 	row := db.QueryRow(ctx, forkFind, arg.At, arg.ID)
 	var i ForkFindRow
@@ -156,8 +159,8 @@ type ForkImportParams struct {
 	Importer  pgtype.UUID
 }
 
-// Index: session_ids_pkey, session_branches_pkey. Makes a place for messages that a fork which is imported has of others: the id of a
-// session that does not exist, as a deletion leaves one.
+// Index: session_ids_pkey, session_branches_pkey. Makes a place for messages that a fork which is imported has of
+// others: the id of a session that does not exist, as a deletion leaves one.
 func (q *Queries) ForkImport(ctx context.Context, db DBTX, arg ForkImportParams) error {
 	_, err := db.Exec(ctx, forkImport, arg.SessionID, arg.Importer)
 	return err
@@ -216,7 +219,8 @@ func (q *Queries) ForkInsert(ctx context.Context, db DBTX, arg ForkInsertParams)
 }
 
 const forkIsOf = `-- name: ForkIsOf :one
-SELECT EXISTS (SELECT FROM session_branches b WHERE b.session_id = $1 AND b.parent_id = $2 AND b.base = $3::bigint)
+SELECT EXISTS (SELECT FROM session_branches b WHERE b.session_id = $1 AND b.parent_id = $2
+    AND b.base = $3::bigint)
 `
 
 type ForkIsOfParams struct {
@@ -236,7 +240,8 @@ func (q *Queries) ForkIsOf(ctx context.Context, db DBTX, arg ForkIsOfParams) (bo
 const forkKept = `-- name: ForkKept :one
 SELECT coalesce(sum(greatest(0, r.high - greatest(r.low - 1, r.before))), 0)::bigint
 FROM (
-    SELECT n.low, n.high, coalesce(max(n.high) OVER (ORDER BY n.low, n.high ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), -1) AS before
+    SELECT n.low, n.high, coalesce(max(n.high) OVER (ORDER BY n.low, n.high ROWS BETWEEN UNBOUNDED PRECEDING
+        AND 1 PRECEDING), -1) AS before
     FROM session_needed($1::uuid) AS n (low, high, next)
     WHERE n.low <= n.high
 ) AS r
@@ -287,8 +292,8 @@ type ForkYieldParams struct {
 	SessionID pgtype.UUID
 }
 
-// Index: session_branches_pkey, session_branches_parent_id_idx. Gives what is left of a session that was deleted, of which nobody has messages,
-// another id: forks of its forks may still find by it what they have of others.
+// Index: session_branches_pkey, session_branches_parent_id_idx. Gives what is left of a session that was deleted, of
+// which nobody has messages, another id: forks of its forks may still find by it what they have of others.
 func (q *Queries) ForkYield(ctx context.Context, db DBTX, arg ForkYieldParams) error {
 	_, err := db.Exec(ctx, forkYield, arg.Other, arg.SessionID)
 	return err

@@ -12,7 +12,8 @@ import (
 const planActionLanes = `-- name: PlanActionLanes :many
 WITH RECURSIVE asked AS (
     SELECT n.namespace, n.phase, n.priority, n.place
-    FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::smallint[])) WITH ORDINALITY AS n (namespace, phase, priority, place)
+    FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]),
+        unnest($4::smallint[])) WITH ORDINALITY AS n (namespace, phase, priority, place)
 ), queued AS (
     SELECT a.namespace, a.phase, a.priority, a.place, (
         SELECT q.action_name FROM plan_queue q
@@ -21,7 +22,8 @@ WITH RECURSIVE asked AS (
     UNION ALL
     SELECT u.namespace, u.phase, u.priority, u.place, (
         SELECT q.action_name FROM plan_queue q
-        WHERE q.namespace = u.namespace AND q.phase = u.phase AND q.action_name > u.action_name ORDER BY q.action_name LIMIT 1
+        WHERE q.namespace = u.namespace AND q.phase = u.phase AND q.action_name > u.action_name
+            ORDER BY q.action_name LIMIT 1
     ) FROM queued u WHERE u.action_name IS NOT NULL
 )
 SELECT u.place::bigint AS place, u.action_name::text AS action
@@ -35,7 +37,8 @@ WHERE u.action_name IS NOT NULL
     ), false)
     AND (
         SELECT q.since FROM plan_queue q
-        WHERE q.namespace = u.namespace AND q.phase = u.phase AND q.action_name = u.action_name AND q.priority = u.priority
+        WHERE q.namespace = u.namespace AND q.phase = u.phase AND q.action_name = u.action_name
+            AND q.priority = u.priority
         ORDER BY q.since, q.plan_id LIMIT 1
     ) <= statement_timestamp()
 LIMIT $1
@@ -53,9 +56,9 @@ type PlanActionLanesRow struct {
 	Action string
 }
 
-// Index: plan_queue_namespace_phase_action_name_priority_since_idx, plan_limits_pkey, plan_claims_namespace_check_at_idx. Returns the lanes, one for each action that has
-// plans that are due and is not at its limit, of lanes for any action, by their places in the arguments from 1. It skips from one
-// action to the next.
+// Index: plan_queue_namespace_phase_action_name_priority_since_idx, plan_limits_pkey,
+// plan_claims_namespace_check_at_idx. Returns the lanes, one for each action that has plans that are due and is not at
+// its limit, of lanes for any action, by their places in the arguments from 1. It skips from one action to the next.
 func (q *Queries) PlanActionLanes(ctx context.Context, db DBTX, arg PlanActionLanesParams) ([]PlanActionLanesRow, error) {
 	rows, err := db.Query(ctx, planActionLanes,
 		arg.MaxRows,
@@ -82,7 +85,8 @@ func (q *Queries) PlanActionLanes(ctx context.Context, db DBTX, arg PlanActionLa
 }
 
 const planClaimable = `-- name: PlanClaimable :many
-SELECT n.place::bigint AS place, greatest(ceil(extract(epoch FROM w.since - statement_timestamp()) * 1000000), 0)::bigint AS wait_micros
+SELECT n.place::bigint AS place, greatest(ceil(extract(epoch FROM w.since - statement_timestamp()) * 1000000),
+    0)::bigint AS wait_micros
 FROM ROWS FROM (
     unnest($1::text[]), unnest($2::text[]), unnest($3::smallint[]), unnest($4::text[])
 ) WITH ORDINALITY AS n (namespace, phase, priority, action, place)
@@ -96,7 +100,8 @@ CROSS JOIN LATERAL (
         ),
         (
             SELECT q.since FROM plan_queue q
-            WHERE n.action = '' AND q.namespace = n.namespace AND q.phase || '' = n.phase AND q.priority + 0 = n.priority
+            WHERE n.action = '' AND q.namespace = n.namespace AND q.phase || '' = n.phase
+                AND q.priority + 0 = n.priority
             ORDER BY q.since, q.plan_id LIMIT 1
         ),
         (
@@ -123,9 +128,9 @@ type PlanClaimableRow struct {
 }
 
 // Index: plan_queue_namespace_phase_priority_since_idx, plan_queue_namespace_phase_action_name_priority_since_idx,
-// plan_claims_namespace_check_at_idx. Returns the lanes, by their places in the arguments from 1, in which a claim may find
-// something now, or within a second, after wait_micros. It is the poll of those who wait: a look-up in each lane. The planner would
-// turn EXISTS into a scan of the whole table, and does so without an order, too.
+// plan_claims_namespace_check_at_idx. Returns the lanes, by their places in the arguments from 1, in which a claim may
+// find something now, or within a second, after wait_micros. It is the poll of those who wait: a look-up in each lane.
+// The planner would turn EXISTS into a scan of the whole table, and does so without an order, too.
 func (q *Queries) PlanClaimable(ctx context.Context, db DBTX, arg PlanClaimableParams) ([]PlanClaimableRow, error) {
 	rows, err := db.Query(ctx, planClaimable,
 		arg.Namespaces,
@@ -167,12 +172,14 @@ WITH RECURSIVE ahead AS (
     UNION ALL
     SELECT b.namespace FROM behind b WHERE b.namespace <= $1::text
 )
-(SELECT e.namespace::text AS namespace, ''::text AS phase, (-1)::smallint AS priority, ''::text AS action, false::boolean AS by_action
+(SELECT e.namespace::text AS namespace, ''::text AS phase, (-1)::smallint AS priority, ''::text AS action,
+    false::boolean AS by_action
 FROM (
     SELECT DISTINCT x.namespace
     FROM (
         SELECT c.namespace FROM plan_claims c
-        WHERE c.lease_namespace = $2::text AND c.check_at <= statement_timestamp() ORDER BY c.check_at LIMIT 100
+        WHERE c.lease_namespace = $2::text AND c.check_at <= statement_timestamp()
+            ORDER BY c.check_at LIMIT 100
     ) AS x
 ) AS e)
 UNION ALL
@@ -190,9 +197,11 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) AS b
 CROSS JOIN LATERAL (
-    SELECT e.action FROM (SELECT DISTINCT CASE WHEN n LIKE '/%' THEN w.namespace || n ELSE n END AS action FROM unnest($3::text[]) AS n) AS e
+    SELECT e.action FROM (SELECT DISTINCT CASE WHEN n LIKE '/%' THEN w.namespace || n ELSE n END AS action
+        FROM unnest($3::text[]) AS n) AS e
     WHERE b.has_room AND NOT (b.by_action AND coalesce((
-        SELECT l.at_once <= (SELECT count(*) FROM plan_claims c WHERE c.namespace = w.namespace AND c.action_name = e.action)
+        SELECT l.at_once <= (SELECT count(*) FROM plan_claims c WHERE c.namespace = w.namespace
+            AND c.action_name = e.action)
         FROM plan_limits l WHERE l.namespace = w.namespace AND l.action_name = e.action
     ), false)) OFFSET 0
 ) AS a
@@ -207,12 +216,14 @@ CROSS JOIN LATERAL (
                 UNION ALL
                 SELECT l.action_name FROM plan_limits l
                 WHERE l.namespace = w.namespace AND l.action_name <> ''
-                    AND l.at_once <= (SELECT count(*) FROM plan_claims c WHERE c.namespace = l.namespace AND c.action_name = l.action_name)
+                    AND l.at_once <= (SELECT count(*) FROM plan_claims c WHERE c.namespace = l.namespace
+                        AND c.action_name = l.action_name)
             ) AS f
         ) AS e
         WHERE (
             SELECT true FROM plan_queue q
-            WHERE q.namespace = w.namespace AND q.phase = p AND q.action_name > e.before AND q.action_name < e.behind ORDER BY q.action_name LIMIT 1
+            WHERE q.namespace = w.namespace AND q.phase = p AND q.action_name > e.before AND q.action_name < e.behind
+                ORDER BY q.action_name LIMIT 1
         ) LIMIT 1
     ) ELSE true END OFFSET 0
 ) AS g
@@ -220,12 +231,14 @@ CROSS JOIN LATERAL (SELECT i AS priority FROM generate_series(3, 0, -1) AS i OFF
 WHERE coalesce(
         (
             SELECT q.since FROM plan_queue q
-            WHERE a.action = '' AND q.namespace = w.namespace AND q.phase || '' = g.phase AND q.priority + 0 = r.priority
+            WHERE a.action = '' AND q.namespace = w.namespace AND q.phase || '' = g.phase
+                AND q.priority + 0 = r.priority
             ORDER BY q.since, q.plan_id LIMIT 1
         ),
         (
             SELECT q.since FROM plan_queue q
-            WHERE a.action <> '' AND q.namespace = w.namespace AND q.phase = g.phase AND q.action_name = a.action AND q.priority = r.priority
+            WHERE a.action <> '' AND q.namespace = w.namespace AND q.phase = g.phase AND q.action_name = a.action
+                AND q.priority = r.priority
             ORDER BY q.since, q.plan_id LIMIT 1
         )
     ) <= statement_timestamp()
@@ -248,11 +261,12 @@ type PlanLanesRow struct {
 	ByAction  bool
 }
 
-// Index: plan_queue_namespace_phase_priority_since_idx, plan_queue_namespace_phase_action_name_priority_since_idx, plan_claims_lease_namespace_check_at_idx,
-// plan_claims_namespace_check_at_idx, plan_limits_pkey. Returns up to max_rows lanes in which a claim may find something, of all
-// namespaces that have queued plans, from the one behind after on, and then from the first one on. It skips from one namespace to
-// the next, and passes over those that are at their limit, or whose actions are. A row without a phase is a namespace with a claim that may have expired.
-// Of an action that begins with a slash the namespace is the plans'.
+// Index: plan_queue_namespace_phase_priority_since_idx, plan_queue_namespace_phase_action_name_priority_since_idx,
+// plan_claims_lease_namespace_check_at_idx, plan_claims_namespace_check_at_idx, plan_limits_pkey. Returns up to
+// max_rows lanes in which a claim may find something, of all namespaces that have queued plans, from the one behind
+// after on, and then from the first one on. It skips from one namespace to the next, and passes over those that are at
+// their limit, or whose actions are. A row without a phase is a namespace with a claim that may have expired. Of an
+// action that begins with a slash the namespace is the plans'.
 func (q *Queries) PlanLanes(ctx context.Context, db DBTX, arg PlanLanesParams) ([]PlanLanesRow, error) {
 	rows, err := db.Query(ctx, planLanes,
 		arg.After,

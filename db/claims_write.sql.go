@@ -37,12 +37,16 @@ WITH done AS MATERIALIZED (
     SELECT n.id, n.version, n.transition, n.from_state, n.to_state, n.actor, n.reason, p.phase, p.updated_at
     FROM ROWS FROM (
         unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[])), unnest((SELECT $3::text[])),
-        unnest((SELECT $4::text[])), unnest((SELECT $5::text[])), unnest((SELECT $6::text[])), unnest((SELECT $7::text[]))
+        unnest((SELECT $4::text[])), unnest((SELECT $5::text[])), unnest((SELECT $6::text[])),
+        unnest((SELECT $7::text[]))
     ) AS n (id, version, transition, from_state, to_state, actor, reason)
-    CROSS JOIN LATERAL (SELECT plans.phase, plans.updated_at FROM plans WHERE plans.id = n.id AND plans.version >= n.version LIMIT 1) AS p
+    CROSS JOIN LATERAL (SELECT plans.phase, plans.updated_at FROM plans WHERE plans.id = n.id
+        AND plans.version >= n.version LIMIT 1) AS p
 )
-INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
-SELECT d.id, d.version, d.transition, d.phase, d.from_state, d.phase, d.to_state, d.actor, nullif(d.reason, ''), d.updated_at FROM done d
+INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason,
+    created_at)
+SELECT d.id, d.version, d.transition, d.phase, d.from_state, d.phase, d.to_state, d.actor, nullif(d.reason, ''),
+d.updated_at FROM done d
 `
 
 type PlanClaimHistoryParams struct {
@@ -73,11 +77,13 @@ const planClaimLater = `-- name: PlanClaimLater :exec
 UPDATE plan_claims c
 SET check_at = (
     SELECT n.held_until + abs(hashtext(n.id::text) % 10000) * interval '1 microsecond'
-    FROM ROWS FROM (unnest($1::uuid[]), unnest($2::timestamptz[])) AS n (id, held_until) WHERE n.id = c.plan_id
+    FROM ROWS FROM (unnest($1::uuid[]), unnest($2::timestamptz[])) AS n (id, held_until)
+        WHERE n.id = c.plan_id
 )
 WHERE c.plan_id = ANY(ARRAY( -- with a join the planner would rather read all
     SELECT k.plan_id FROM unnest((SELECT $1::uuid[])) AS n (id)
-    CROSS JOIN LATERAL (SELECT plan_claims.plan_id FROM plan_claims WHERE plan_claims.plan_id = n.id FOR UPDATE SKIP LOCKED) AS k
+    CROSS JOIN LATERAL (SELECT plan_claims.plan_id FROM plan_claims
+        WHERE plan_claims.plan_id = n.id FOR UPDATE SKIP LOCKED) AS k
 ))
 `
 
@@ -86,8 +92,8 @@ type PlanClaimLaterParams struct {
 	HeldUntils []time.Time
 }
 
-// Index: plan_claims_pkey. Notes when leases end that were renewed. The times at which claims are to be looked at are scattered a
-// little, also where one statement sets those of many: they are read from a time on. It waits for nobody.
+// Index: plan_claims_pkey. Notes when leases end that were renewed. The times at which claims are to be looked at are
+// scattered a little, also where one statement sets those of many: they are read from a time on. It waits for nobody.
 func (q *Queries) PlanClaimLater(ctx context.Context, db DBTX, arg PlanClaimLaterParams) error {
 	_, err := db.Exec(ctx, planClaimLater, arg.Ids, arg.HeldUntils)
 	return err
@@ -111,8 +117,8 @@ type PlanClaimLeaseParams struct {
 	Fences         []int64
 }
 
-// Index: leases_pkey. Takes leases, but for those that somebody has acquired between the snapshot and the lock of PlanClaimLock: the
-// next statements leave out what has no lease.
+// Index: leases_pkey. Takes leases, but for those that somebody has acquired between the snapshot and the lock of
+// PlanClaimLock: the next statements leave out what has no lease.
 func (q *Queries) PlanClaimLease(ctx context.Context, db DBTX, arg PlanClaimLeaseParams) error {
 	_, err := db.Exec(ctx, planClaimLease,
 		arg.LeaseNamespace,
@@ -128,19 +134,22 @@ func (q *Queries) PlanClaimLease(ctx context.Context, db DBTX, arg PlanClaimLeas
 const planClaimNote = `-- name: PlanClaimNote :exec
 WITH started AS MATERIALIZED (
     SELECT n.id, n.owner, n.bytes, p.namespace, p.action_name, p.phase, p.attempt, p.max_attempts
-    FROM ROWS FROM (unnest((SELECT $3::uuid[])), unnest((SELECT $4::bigint[])), unnest((SELECT $5::text[])), unnest((SELECT $6::integer[])))
+    FROM ROWS FROM (unnest((SELECT $3::uuid[])), unnest((SELECT $4::bigint[])),
+        unnest((SELECT $5::text[])), unnest((SELECT $6::integer[])))
         AS n (id, version, owner, bytes)
     CROSS JOIN LATERAL (
         SELECT plans.namespace, plans.action_name, plans.phase, plans.attempt, plans.max_attempts FROM plans
         WHERE plans.id = n.id AND plans.version = n.version LIMIT 1
     ) AS p
 )
-INSERT INTO plan_claims (plan_id, namespace, action_name, phase, owner, lease_namespace, attempt, max_attempts, bytes, check_at)
+INSERT INTO plan_claims (plan_id, namespace, action_name, phase, owner, lease_namespace, attempt, max_attempts, bytes,
+    check_at)
 SELECT s.id, s.namespace, s.action_name, s.phase, s.owner, $1::text, s.attempt, s.max_attempts, s.bytes,
     c.until + abs(hashtext(s.id::text) % 10000) * interval '1 microsecond'
 FROM started s CROSS JOIN (SELECT $2::timestamptz AS until) AS c
 ON CONFLICT (plan_id) DO UPDATE SET
-    owner = excluded.owner, lease_namespace = excluded.lease_namespace, attempt = excluded.attempt, max_attempts = excluded.max_attempts,
+    owner = excluded.owner, lease_namespace = excluded.lease_namespace, attempt = excluded.attempt,
+    max_attempts = excluded.max_attempts,
     check_at = excluded.check_at
 `
 
@@ -169,11 +178,14 @@ func (q *Queries) PlanClaimNote(ctx context.Context, db DBTX, arg PlanClaimNoteP
 const planClaimStart = `-- name: PlanClaimStart :many
 UPDATE plans p
 SET state = 'processing', not_before = NULL, version = n.version, attempt = n.attempt, fence = n.fence,
-    error_message = NULL, error_details = NULL, cancelled_at = NULL, cancel_reason = NULL, updated_at = greatest(p.updated_at, $1::timestamptz)
-FROM ROWS FROM (unnest((SELECT $2::uuid[])), unnest((SELECT $4::bigint[])), unnest((SELECT $5::integer[])), unnest((SELECT $6::bigint[])))
+    error_message = NULL, error_details = NULL, cancelled_at = NULL, cancel_reason = NULL,
+    updated_at = greatest(p.updated_at, $1::timestamptz)
+FROM ROWS FROM (unnest((SELECT $2::uuid[])), unnest((SELECT $4::bigint[])),
+    unnest((SELECT $5::integer[])), unnest((SELECT $6::bigint[])))
     AS n (id, version, attempt, fence)
 WHERE p.id = n.id AND p.id = ANY(ARRAY(SELECT unnest($2::uuid[]))) -- otherwise the planner may read all plans
-    AND (SELECT l.fence FROM leases l WHERE l.namespace = $3::text AND l.kind = 'plan' AND l.name = n.id::text) = n.fence
+    AND (SELECT l.fence FROM leases l WHERE l.namespace = $3::text AND l.kind = 'plan'
+        AND l.name = n.id::text) = n.fence
 RETURNING p.id, p.name, p.namespace, p.session_id, p.key, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.max_attempts, p.priority, p.not_before, p.deadline, p.keep_micros, p.phases, p.description, p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot, p.trace, p.error_message, p.error_details, p.reversion_count, p.last_completed_step, p.last_checkpoint_id, p.argument_names, p.argument_values, p.invariants, p.invariant_sources, p.projects, p.project_aliases, p.project_read_onlys, p.version, p.fence, p.cancelled_at, p.cancel_reason, p.created_at, p.updated_at
 `
 
@@ -186,8 +198,8 @@ type PlanClaimStartParams struct {
 	Fences         []int64
 }
 
-// Index: plans_pkey, leases_pkey. Starts the plans whose leases were taken, which it returns whole, in no order. PlanClaimNote,
-// PlanClaimHistory and PlanClaimTell find them by their versions.
+// Index: plans_pkey, leases_pkey. Starts the plans whose leases were taken, which it returns whole, in no order.
+// PlanClaimNote, PlanClaimHistory and PlanClaimTell find them by their versions.
 func (q *Queries) PlanClaimStart(ctx context.Context, db DBTX, arg PlanClaimStartParams) ([]Plan, error) {
 	rows, err := db.Query(ctx, planClaimStart,
 		arg.Now,
@@ -265,12 +277,14 @@ WITH done AS MATERIALIZED (
         unnest((SELECT $2::uuid[])), unnest((SELECT $3::bigint[])), unnest((SELECT $4::text[])),
         unnest((SELECT $5::text[])), unnest((SELECT $6::text[])), unnest((SELECT $7::text[]))
     ) AS n (id, version, transition, from_state, to_state, actor)
-    CROSS JOIN LATERAL (SELECT plans.phase, plans.namespace FROM plans WHERE plans.id = n.id AND plans.version >= n.version LIMIT 1) AS p
+    CROSS JOIN LATERAL (SELECT plans.phase, plans.namespace FROM plans WHERE plans.id = n.id
+        AND plans.version >= n.version LIMIT 1) AS p
 )
 INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, details)
 SELECT c.now + interval '1 microsecond' * (d.transition = 'start')::integer, audit_new_id(),
     CASE d.to_state WHEN 'errored' THEN 'plan_errored' ELSE 'plan_phase_changed' END, d.namespace, d.actor, d.id,
-    format('{"transition":"%s","from":"%s/%s","to":"%s/%s","version":%s}', d.transition, d.phase, d.from_state, d.phase, d.to_state, d.version)::json
+    format('{"transition":"%s","from":"%s/%s","to":"%s/%s","version":%s}', d.transition, d.phase, d.from_state, d.phase,
+        d.to_state, d.version)::json
 FROM done d CROSS JOIN (SELECT $1::timestamptz AS now) AS c
 `
 

@@ -16,7 +16,8 @@ WITH locked AS MATERIALIZED (
     SELECT p.id, p.fence FROM plans p WHERE p.id = $1 FOR NO KEY UPDATE
 ), given AS MATERIALIZED (
     SELECT l.fence FROM locked k, leases l
-    WHERE l.namespace = $2::text AND l.kind = 'plan' AND l.name = k.id::text AND l.fence > k.fence AND l.owner IS NOT NULL
+    WHERE l.namespace = $2::text AND l.kind = 'plan' AND l.name = k.id::text AND l.fence > k.fence
+        AND l.owner IS NOT NULL
     FOR SHARE OF l
 ), told AS (
     UPDATE plans p SET fence = g.fence FROM given g WHERE p.id = $1
@@ -39,16 +40,19 @@ func (q *Queries) FenceCatchUpPlan(ctx context.Context, db DBTX, arg FenceCatchU
 
 const fenceCatchUpSession = `-- name: FenceCatchUpSession :one
 WITH locked AS MATERIALIZED (
-    SELECT c.session_id, c.fence, c.ctid::tid AS hint FROM session_counters c WHERE c.session_id = $1 FOR NO KEY UPDATE
+    SELECT c.session_id, c.fence, c.ctid::tid AS hint FROM session_counters c
+        WHERE c.session_id = $1 FOR NO KEY UPDATE
 ), given AS MATERIALIZED (
     SELECT l.fence FROM locked k, leases l
-    WHERE l.namespace = $2::text AND l.kind = 'session' AND l.name = k.session_id::text AND l.fence > k.fence AND l.owner IS NOT NULL
+    WHERE l.namespace = $2::text AND l.kind = 'session' AND l.name = k.session_id::text AND l.fence > k.fence
+        AND l.owner IS NOT NULL
     FOR SHARE OF l
 ), told AS (
     UPDATE session_counters c SET fence = g.fence FROM given g WHERE c.session_id = $1
     RETURNING c.ctid::tid AS hint
 )
-SELECT coalesce(g.fence, k.fence)::bigint AS fence, coalesce((SELECT t.hint FROM told t), k.hint)::tid AS hint FROM locked k LEFT JOIN given g ON true
+SELECT coalesce(g.fence, k.fence)::bigint AS fence, coalesce((SELECT t.hint FROM told t), k.hint)::tid AS hint
+    FROM locked k LEFT JOIN given g ON true
 `
 
 type FenceCatchUpSessionParams struct {
@@ -61,9 +65,9 @@ type FenceCatchUpSessionRow struct {
 	Hint  pgtype.TID
 }
 
-// Index: session_counters_pkey, leases_pkey. Tells the session of a fence that it was not told of, because it did not exist,
-// and returns the latest that it knows, and where its row is. It returns no row if it does not exist now. The lease is locked, because somebody may
-// be about to acquire it, and not see the session.
+// Index: session_counters_pkey, leases_pkey. Tells the session of a fence that it was not told of, because it did not
+// exist, and returns the latest that it knows, and where its row is. It returns no row if it does not exist now. The
+// lease is locked, because somebody may be about to acquire it, and not see the session.
 func (q *Queries) FenceCatchUpSession(ctx context.Context, db DBTX, arg FenceCatchUpSessionParams) (FenceCatchUpSessionRow, error) {
 	row := db.QueryRow(ctx, fenceCatchUpSession, arg.SessionID, arg.Namespace)
 	var i FenceCatchUpSessionRow
@@ -74,7 +78,8 @@ func (q *Queries) FenceCatchUpSession(ctx context.Context, db DBTX, arg FenceCat
 const fenceLockPlan = `-- name: FenceLockPlan :exec
 SELECT FROM plans p
 WHERE p.id = $1 AND NOT EXISTS (
-    SELECT FROM leases l WHERE l.namespace = $2::text AND l.kind = 'plan' AND l.name = p.id::text AND l.expires_at > statement_timestamp()
+    SELECT FROM leases l WHERE l.namespace = $2::text AND l.kind = 'plan' AND l.name = p.id::text
+        AND l.expires_at > statement_timestamp()
 ) FOR NO KEY UPDATE OF p
 `
 
@@ -93,7 +98,8 @@ const fenceLockSession = `-- name: FenceLockSession :exec
 
 SELECT FROM session_counters c
 WHERE c.session_id = $1 AND NOT EXISTS (
-    SELECT FROM leases l WHERE l.namespace = $2::text AND l.kind = 'session' AND l.name = c.session_id::text AND l.expires_at > statement_timestamp()
+    SELECT FROM leases l WHERE l.namespace = $2::text AND l.kind = 'session' AND l.name = c.session_id::text
+        AND l.expires_at > statement_timestamp()
 ) FOR NO KEY UPDATE OF c
 `
 
@@ -102,12 +108,12 @@ type FenceLockSessionParams struct {
 	Namespace string
 }
 
-// Fences: the largest fence that was given for the lease of a session or a plan, in the row that a write locks anyway. An
-// acquisition sends these statements in one transaction: FenceLock…, LeaseLock, LeaseTake, Fence…, LeaseGet. Whoever locks both
-// locks the session or plan first, and then the lease: a transaction that has written to a session may acquire its lease, and
-// the other way round.
-// Index: session_counters_pkey, leases_pkey. Locks a session whose lease nobody holds, and waits for the writes under way. If
-// somebody holds it, no fence is given, and nobody has to wait.
+// Fences: the largest fence that was given for the lease of a session or a plan, in the row that a write locks anyway.
+// An acquisition sends these statements in one transaction: FenceLock…, LeaseLock, LeaseTake, Fence…, LeaseGet. Whoever
+// locks both locks the session or plan first, and then the lease: a transaction that has written to a session may
+// acquire its lease, and the other way round.
+// Index: session_counters_pkey, leases_pkey. Locks a session whose lease nobody holds, and waits for the writes under
+// way. If somebody holds it, no fence is given, and nobody has to wait.
 func (q *Queries) FenceLockSession(ctx context.Context, db DBTX, arg FenceLockSessionParams) error {
 	_, err := db.Exec(ctx, fenceLockSession, arg.SessionID, arg.Namespace)
 	return err
@@ -136,7 +142,8 @@ const fenceSession = `-- name: FenceSession :exec
 UPDATE session_counters c SET fence = l.fence
 FROM leases l
 WHERE c.session_id = $1 AND c.fence < l.fence
-    AND l.namespace = $2::text AND l.kind = 'session' AND l.name = c.session_id::text AND l.owner = $3::text
+    AND l.namespace = $2::text AND l.kind = 'session' AND l.name = c.session_id::text
+        AND l.owner = $3::text
 `
 
 type FenceSessionParams struct {
@@ -145,9 +152,9 @@ type FenceSessionParams struct {
 	Owner     string
 }
 
-// Index: session_counters_pkey, leases_pkey or leases_namespace_owner_kind_name_idx. Tells the session of the fence that owner
-// was given. It is a statement of its own: its snapshot is later than the wait for the lease, and has a session that was
-// created meanwhile. One that is created later still looks at the lease itself: FenceCatchUpSession.
+// Index: session_counters_pkey, leases_pkey or leases_namespace_owner_kind_name_idx. Tells the session of the fence
+// that owner was given. It is a statement of its own: its snapshot is later than the wait for the lease, and has a
+// session that was created meanwhile. One that is created later still looks at the lease itself: FenceCatchUpSession.
 func (q *Queries) FenceSession(ctx context.Context, db DBTX, arg FenceSessionParams) error {
 	_, err := db.Exec(ctx, fenceSession, arg.SessionID, arg.Namespace, arg.Owner)
 	return err

@@ -11,12 +11,14 @@ import (
 )
 
 const healthCompression = `-- name: HealthCompression :one
-SELECT coalesce(CASE to_jsonb(a) ->> 'attcompression' WHEN 'l' THEN 'lz4' WHEN 'p' THEN 'pglz' END, current_setting('default_toast_compression', true),
+SELECT coalesce(CASE to_jsonb(a) ->> 'attcompression' WHEN 'l' THEN 'lz4' WHEN 'p' THEN 'pglz' END,
+    current_setting('default_toast_compression', true),
     'pglz')::text AS compression FROM pg_catalog.pg_attribute a
 WHERE a.attrelid = CAST('messages' AS regclass) AND a.attname = 'content'
 `
 
-// Index: none. How content is compressed that is stored from now on. PostgreSQL 13 has neither the column nor the setting.
+// Index: none. How content is compressed that is stored from now on. PostgreSQL 13 has neither the column nor the
+// setting.
 func (q *Queries) HealthCompression(ctx context.Context, db DBTX) (string, error) {
 	row := db.QueryRow(ctx, healthCompression)
 	var compression string
@@ -27,11 +29,13 @@ func (q *Queries) HealthCompression(ctx context.Context, db DBTX) (string, error
 const healthHolders = `-- name: HealthHolders :many
 
 SELECT h.kind, h.name, h.pid, h.since, h.age FROM (
-    SELECT CAST(CASE a.backend_type WHEN 'walsender' THEN 'standby' ELSE 'session' END AS text) AS kind, CAST(coalesce(a.application_name, '') AS text) AS name,
+    SELECT CAST(CASE a.backend_type WHEN 'walsender' THEN 'standby' ELSE 'session' END AS text) AS kind,
+    CAST(coalesce(a.application_name, '') AS text) AS name,
         CAST(a.pid AS integer) AS pid, a.xact_start AS since,
         CAST(greatest(age(a.backend_xmin), age(a.backend_xid)) AS bigint) AS age
     FROM pg_catalog.pg_stat_activity a
-    WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.pid <> pg_backend_pid() AND (a.datname = current_database() OR a.backend_type = 'walsender')
+    WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.pid <> pg_backend_pid()
+        AND (a.datname = current_database() OR a.backend_type = 'walsender')
     UNION ALL
     SELECT 'slot', CAST(s.slot_name AS text), coalesce(s.active_pid, 0), NULL, CAST(age(s.xmin) AS bigint)
     FROM pg_catalog.pg_replication_slots s WHERE s.xmin IS NOT NULL
@@ -51,10 +55,10 @@ type HealthHoldersRow struct {
 }
 
 // The queries of Health. They read the catalog and the statistics.
-// Index: none. Who keeps dead row versions of this database from being removed, the oldest first. Of a session of another role the
-// server does not say since when, unless this role is a member of pg_read_all_stats. A replication slot and a prepared transaction
-// hold without any session. A standby that gives feedback is a sender of the log, which has no database. A transaction that has
-// written holds, too, while it has no snapshot: idle at read committed.
+// Index: none. Who keeps dead row versions of this database from being removed, the oldest first. Of a session of
+// another role the server does not say since when, unless this role is a member of pg_read_all_stats. A replication
+// slot and a prepared transaction hold without any session. A standby that gives feedback is a sender of the log, which
+// has no database. A transaction that has written holds, too, while it has no snapshot: idle at read committed.
 func (q *Queries) HealthHolders(ctx context.Context, db DBTX) ([]HealthHoldersRow, error) {
 	rows, err := db.Query(ctx, healthHolders)
 	if err != nil {
@@ -89,7 +93,8 @@ WHERE t.schemaname = (
         SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE c.oid = CAST('session_counters' AS regclass)
     )
-    AND t.relname IN ('session_counters', 'session_activity', 'sessions', 'state_scopes', 'state_values', 'leases', 'plans', 'plan_queue', 'plan_claims', 'streams')
+    AND t.relname IN ('session_counters', 'session_activity', 'sessions', 'state_scopes', 'state_values', 'leases',
+        'plans', 'plan_queue', 'plan_claims', 'streams')
 ORDER BY t.n_dead_tup DESC, t.relname
 `
 

@@ -45,9 +45,11 @@ func (q *Queries) LeaseGet(ctx context.Context, db DBTX, arg LeaseGetParams) (Le
 }
 
 const leaseList = `-- name: LeaseList :many
-SELECT l.kind, l.name, l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at, (l.expires_at <= statement_timestamp())::boolean AS expired
+SELECT l.kind, l.name, l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at,
+(l.expires_at <= statement_timestamp())::boolean AS expired
 FROM leases l
-WHERE l.namespace = $1::text AND l.owner IS NOT NULL AND (l.kind, l.name) > ($2::text, $3::text)
+WHERE l.namespace = $1::text AND l.owner IS NOT NULL
+    AND (l.kind, l.name) > ($2::text, $3::text)
     AND ($4::text IS NULL OR l.name = $4::text)
     AND ($5::text IS NULL OR l.owner = $5::text)
     AND ($6::text IS NULL OR l.kind = $6::text)
@@ -82,9 +84,9 @@ type LeaseListRow struct {
 	Expired    bool
 }
 
-// Index: leases_pkey or leases_namespace_owner_kind_name_idx, sessions_pkey, plans_pkey or plans_root_id_id_key. The query is
-// rewritten before it is sent: see audit_lists.sql. view: the lease
-// of a session or a plan is in the namespace local, whatever that of the session or the plan is, which decides.
+// Index: leases_pkey or leases_namespace_owner_kind_name_idx, sessions_pkey, plans_pkey or plans_root_id_id_key. The
+// query is rewritten before it is sent: see audit_lists.sql. view: the lease of a session or a plan is in the namespace
+// local, whatever that of the session or the plan is, which decides.
 func (q *Queries) LeaseList(ctx context.Context, db DBTX, arg LeaseListParams) ([]LeaseListRow, error) {
 	rows, err := db.Query(ctx, leaseList,
 		arg.Namespace,
@@ -131,7 +133,8 @@ FROM ROWS FROM (
 ) WITH ORDINALITY AS n (namespace, kind, name, owner, fence, place)
 LEFT JOIN LATERAL (
     SELECT l.owner, l.fence FROM leases l
-    WHERE l.namespace = n.namespace AND l.kind = n.kind AND l.name = n.name AND l.expires_at > statement_timestamp() LIMIT 1
+    WHERE l.namespace = n.namespace AND l.kind = n.kind AND l.name = n.name
+        AND l.expires_at > statement_timestamp() LIMIT 1
 ) AS h ON true
 WHERE CASE WHEN n.fence = 0 THEN coalesce(h.owner = n.owner, true) ELSE h.fence IS DISTINCT FROM n.fence END
 `
@@ -144,8 +147,8 @@ type LeaseListEndedParams struct {
 	Fences     []int64
 }
 
-// Index: leases_pkey. The poll of those who wait for leases: it returns the places, from 1, of those fences that are not held, and,
-// where the fence is 0, of those keys that nobody but the owner holds.
+// Index: leases_pkey. The poll of those who wait for leases: it returns the places, from 1, of those fences that are
+// not held, and, where the fence is 0, of those keys that nobody but the owner holds.
 func (q *Queries) LeaseListEnded(ctx context.Context, db DBTX, arg LeaseListEndedParams) ([]int64, error) {
 	rows, err := db.Query(ctx, leaseListEnded,
 		arg.Namespaces,
@@ -175,7 +178,8 @@ func (q *Queries) LeaseListEnded(ctx context.Context, db DBTX, arg LeaseListEnde
 const leaseListHeld = `-- name: LeaseListHeld :many
 SELECT l.name, l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at
 FROM leases l
-WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = ANY($3::text[]) AND l.expires_at > statement_timestamp()
+WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = ANY($3::text[])
+    AND l.expires_at > statement_timestamp()
 `
 
 type LeaseListHeldParams struct {
@@ -233,7 +237,8 @@ type LeaseLockParams struct {
 	Owner     string
 }
 
-// Index: leases_pkey. The second one locks the row. If its snapshot shows somebody else who holds the lease, it waits for nobody.
+// Index: leases_pkey. The second one locks the row. If its snapshot shows somebody else who holds the lease, it waits
+// for nobody.
 func (q *Queries) LeaseLock(ctx context.Context, db DBTX, arg LeaseLockParams) error {
 	_, err := db.Exec(ctx, leaseLock,
 		arg.Namespace,
@@ -246,7 +251,8 @@ func (q *Queries) LeaseLock(ctx context.Context, db DBTX, arg LeaseLockParams) e
 
 const leaseLockFence = `-- name: LeaseLockFence :exec
 SELECT FROM leases l
-WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.fence = $4 FOR NO KEY UPDATE
+WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text
+    AND l.fence = $4 FOR NO KEY UPDATE
 `
 
 type LeaseLockFenceParams struct {
@@ -283,10 +289,11 @@ type LeaseMakeParams struct {
 	Name      string
 }
 
-// Leases. A row, leases, is the lease of a key and the counter of its fences: what changes it locks it first, in a statement of
-// its own, and reads the clock in the next one. So the time, like the fence, is later than what those before it did.
-// Index: leases_pkey, session_holds_pkey. The first statement of an acquisition makes a row that is free, unless it sees one. A clock
-// in it would keep a distributed engine from handing it to the node: see MessageInsert.
+// Leases. A row, leases, is the lease of a key and the counter of its fences: what changes it locks it first, in a
+// statement of its own, and reads the clock in the next one. So the time, like the fence, is later than what those
+// before it did.
+// Index: leases_pkey, session_holds_pkey. The first statement of an acquisition makes a row that is free, unless it
+// sees one. A clock in it would keep a distributed engine from handing it to the node: see MessageInsert.
 func (q *Queries) LeaseMake(ctx context.Context, db DBTX, arg LeaseMakeParams) error {
 	_, err := db.Exec(ctx, leaseMake, arg.Namespace, arg.Kind, arg.Name)
 	return err
@@ -294,7 +301,8 @@ func (q *Queries) LeaseMake(ctx context.Context, db DBTX, arg LeaseMakeParams) e
 
 const leaseRelease = `-- name: LeaseRelease :execrows
 UPDATE leases l SET owner = NULL, acquired_at = statement_timestamp(), expires_at = '-infinity'
-WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.fence = $4 AND l.owner IS NOT NULL
+WHERE l.namespace = $1::text AND l.kind = $2::text AND l.name = $3::text AND l.fence = $4
+    AND l.owner IS NOT NULL
 `
 
 type LeaseReleaseParams struct {
@@ -324,8 +332,10 @@ WITH released AS (
     WHERE l.namespace = ANY($1::text[]) AND l.owner = $2::text
         AND CASE
             WHEN $3::text IS NULL THEN true
-            WHEN l.kind = 'session' THEN (SELECT s.namespace FROM sessions s WHERE s.id = l.name::uuid) = $3::text
-            WHEN l.kind = 'plan' THEN (SELECT p.namespace FROM plans p WHERE p.id = l.name::uuid) = $3::text
+            WHEN l.kind = 'session' THEN (SELECT s.namespace FROM sessions s
+                WHERE s.id = l.name::uuid) = $3::text
+            WHEN l.kind = 'plan' THEN (SELECT p.namespace FROM plans p
+                WHERE p.id = l.name::uuid) = $3::text
             ELSE l.namespace = $3::text
         END
     RETURNING l.kind, l.name
@@ -345,8 +355,8 @@ type LeaseReleaseAllRow struct {
 	Released int64
 }
 
-// Index: leases_namespace_owner_kind_name_idx, sessions_pkey, plans_pkey or plans_root_id_id_key. Returns the keys of some, and the
-// number of all. view: see LeaseList. The leases of one are in up to two namespaces.
+// Index: leases_namespace_owner_kind_name_idx, sessions_pkey, plans_pkey or plans_root_id_id_key. Returns the keys of
+// some, and the number of all. view: see LeaseList. The leases of one are in up to two namespaces.
 func (q *Queries) LeaseReleaseAll(ctx context.Context, db DBTX, arg LeaseReleaseAllParams) ([]LeaseReleaseAllRow, error) {
 	rows, err := db.Query(ctx, leaseReleaseAll, arg.Namespaces, arg.Owner, arg.View)
 	if err != nil {
@@ -415,9 +425,10 @@ type LeaseRenewRow struct {
 }
 
 // Index: leases_pkey. Renews leases, and waits for nobody: it returns those that it has renewed, with their places in
-// the arguments from 1. It leaves out those that are locked by others, or lost: the lease with this fence has expired, or was released. It
-// never shortens a life: the owner may have another holder, with a longer one. For a process, it is sent after PlanByIndex, and planned once: see claims.sql. hints
-// are where the rows were when they were last renewed: see MessageAppendOne.
+// the arguments from 1. It leaves out those that are locked by others, or lost: the lease with this fence has expired,
+// or was released. It never shortens a life: the owner may have another holder, with a longer one. For a process, it is
+// sent after PlanByIndex, and planned once: see claims.sql. hints are where the rows were when they were last renewed:
+// see MessageAppendOne.
 func (q *Queries) LeaseRenew(ctx context.Context, db DBTX, arg LeaseRenewParams) ([]LeaseRenewRow, error) {
 	rows, err := db.Query(ctx, leaseRenew,
 		arg.Namespaces,
@@ -456,14 +467,15 @@ const leaseSweep = `-- name: LeaseSweep :exec
 DELETE FROM leases l
 USING (
     SELECT f.namespace, f.kind, f.name FROM leases f
-    WHERE f.namespace = $1::text AND f.owner IS NULL AND f.acquired_at < statement_timestamp() - interval '1 day'
+    WHERE f.namespace = $1::text AND f.owner IS NULL
+        AND f.acquired_at < statement_timestamp() - interval '1 day'
     ORDER BY f.acquired_at LIMIT 4 FOR UPDATE SKIP LOCKED
 ) AS old
 WHERE l.namespace = old.namespace AND l.kind = old.kind AND l.name = old.name
 `
 
-// Index: leases_namespace_acquired_at_idx, leases_pkey. Removes a few rows that have been free for a day: more than the release
-// that it follows has freed. It waits for nobody.
+// Index: leases_namespace_acquired_at_idx, leases_pkey. Removes a few rows that have been free for a day: more than the
+// release that it follows has freed. It waits for nobody.
 func (q *Queries) LeaseSweep(ctx context.Context, db DBTX, namespace string) error {
 	_, err := db.Exec(ctx, leaseSweep, namespace)
 	return err
@@ -471,8 +483,10 @@ func (q *Queries) LeaseSweep(ctx context.Context, db DBTX, namespace string) err
 
 const leaseTake = `-- name: LeaseTake :exec
 UPDATE leases l
-SET owner = $1::text, fence = CASE WHEN l.expires_at > c.now THEN l.fence ELSE greatest(l.fence + 1, c.fence + 1, c.microseconds) END,
-    acquired_at = CASE WHEN l.expires_at > c.now THEN l.acquired_at ELSE c.now END, expires_at = greatest(l.expires_at, c.until)
+SET owner = $1::text, fence = CASE WHEN l.expires_at > c.now THEN l.fence
+    ELSE greatest(l.fence + 1, c.fence + 1, c.microseconds) END,
+    acquired_at = CASE WHEN l.expires_at > c.now THEN l.acquired_at ELSE c.now END,
+    expires_at = greatest(l.expires_at, c.until)
 FROM (
     SELECT statement_timestamp() AS now, statement_timestamp() + make_interval(secs => $5::float8) AS until,
         (extract(epoch FROM statement_timestamp()) * 1000000)::bigint AS microseconds, max(f.fence) AS fence
@@ -495,9 +509,10 @@ type LeaseTakeParams struct {
 	PlanID     pgtype.UUID
 }
 
-// Index: leases_pkey, session_counters_pkey, plans_pkey or plans_root_id_id_key. Gives the lease to owner unless somebody else
-// holds it. If owner holds it already, its fence stays. A new fence is larger than the one before, than the fence of the
-// session or plan that the key names, and than the time in microseconds since 1970: the row and the fence may be new.
+// Index: leases_pkey, session_counters_pkey, plans_pkey or plans_root_id_id_key. Gives the lease to owner unless
+// somebody else holds it. If owner holds it already, its fence stays. A new fence is larger than the one before, than
+// the fence of the session or plan that the key names, and than the time in microseconds since 1970: the row and the
+// fence may be new.
 func (q *Queries) LeaseTake(ctx context.Context, db DBTX, arg LeaseTakeParams) error {
 	_, err := db.Exec(ctx, leaseTake,
 		arg.Owner,

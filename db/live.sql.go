@@ -17,8 +17,8 @@ SELECT ('agentstore_' || 'session_counters'::regclass::oid)::text AS channel
 FROM pg_advisory_lock_shared($1::integer, 'session_counters'::regclass::oid::integer)
 `
 
-// Index: none. Takes the lock that tells writers that somebody listens, for as long as the connection lasts, and returns the
-// channel. It waits for a writer's LiveNotify at most.
+// Index: none. Takes the lock that tells writers that somebody listens, for as long as the connection lasts, and
+// returns the channel. It waits for a writer's LiveNotify at most.
 func (q *Queries) LiveListen(ctx context.Context, db DBTX, lockClass int32) (string, error) {
 	row := db.QueryRow(ctx, liveListen, lockClass)
 	var channel string
@@ -32,7 +32,8 @@ SELECT l.heard::boolean AS heard, (CASE WHEN l.heard THEN (
     FROM (SELECT set_config('synchronous_commit', 'off', true)) AS s, unnest((SELECT $1::text[])) AS p (payload),
         LATERAL pg_notify('agentstore_' || 'session_counters'::regclass::oid, p.payload)
 ) ELSE 0 END)::bigint AS sent
-FROM (SELECT NOT pg_try_advisory_xact_lock($2::integer, 'session_counters'::regclass::oid::integer) AS heard OFFSET 0) AS l
+FROM (SELECT NOT pg_try_advisory_xact_lock($2::integer,
+    'session_counters'::regclass::oid::integer) AS heard OFFSET 0) AS l
 `
 
 type LiveNotifyParams struct {
@@ -45,10 +46,10 @@ type LiveNotifyRow struct {
 	Sent  int64
 }
 
-// Index: none. Sends payloads to those who listen, unless nobody does. A listener holds an advisory lock, shared (LiveListen).
-// If this statement gets it, nobody listens: it is then a read, while a NOTIFY would be a transaction that writes. The channel,
-// and the lock, are those of the tables' schema: their names have the table's oid. Nothing waits for the commit's place on
-// disk, since a notification does not survive a crash anyway.
+// Index: none. Sends payloads to those who listen, unless nobody does. A listener holds an advisory lock, shared
+// (LiveListen). If this statement gets it, nobody listens: it is then a read, while a NOTIFY would be a transaction
+// that writes. The channel, and the lock, are those of the tables' schema: their names have the table's oid. Nothing
+// waits for the commit's place on disk, since a notification does not survive a crash anyway.
 func (q *Queries) LiveNotify(ctx context.Context, db DBTX, arg LiveNotifyParams) (LiveNotifyRow, error) {
 	row := db.QueryRow(ctx, liveNotify, arg.Payloads, arg.LockClass)
 	var i LiveNotifyRow
@@ -60,7 +61,8 @@ const liveProcess = `-- name: LiveProcess :one
 SELECT pg_backend_pid()::bigint AS process
 `
 
-// Index: none. Returns the id of the server's process. Behind a pooler it differs from the one that the client was told.
+// Index: none. Returns the id of the server's process. Behind a pooler it differs from the one that the client was
+// told.
 func (q *Queries) LiveProcess(ctx context.Context, db DBTX) (int64, error) {
 	row := db.QueryRow(ctx, liveProcess)
 	var process int64
@@ -69,22 +71,28 @@ func (q *Queries) LiveProcess(ctx context.Context, db DBTX) (int64, error) {
 }
 
 const messageListNews = `-- name: MessageListNews :many
-SELECT f.place, f.next_sequence, f.sequence, f.id, f.role, f.content, f.metadata, f.payload, f.kind, f.call_id, f.occurred_at, f.created_at,
+SELECT f.place, f.next_sequence, f.sequence, f.id, f.role, f.content, f.metadata, f.payload, f.kind, f.call_id,
+f.occurred_at, f.created_at,
     f.follows, f.tokens, f.counter
 FROM (
-    SELECT n.place, c.next_sequence, t.sequence, t.id, t.role, t.content, t.metadata, t.payload, t.kind, t.call_id, t.occurred_at,
-        t.created_at, t.follows, t.tokens, t.counter, t.bytes, sum(t.bytes) OVER (ORDER BY t.needed, n.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
+    SELECT n.place, c.next_sequence, t.sequence, t.id, t.role, t.content, t.metadata, t.payload, t.kind, t.call_id,
+    t.occurred_at,
+        t.created_at, t.follows, t.tokens, t.counter, t.bytes,
+        sum(t.bytes) OVER (ORDER BY t.needed, n.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
     FROM ROWS FROM (
         unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
     ) WITH ORDINALITY AS n (session_id, from_sequence, place)
     LEFT JOIN LATERAL (
-        SELECT session_counters.next_sequence FROM session_counters WHERE session_counters.session_id = n.session_id LIMIT 1
+        SELECT session_counters.next_sequence FROM session_counters
+            WHERE session_counters.session_id = n.session_id LIMIT 1
     ) AS c ON true
     LEFT JOIN LATERAL (
         SELECT m.sequence, m.id, m.role, m.content, m.metadata, m.payload, m.kind, m.call_id, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes, sum(m.bytes) OVER () AS needed
         FROM (
-            SELECT messages.sequence, messages.id, messages.role, messages.content, messages.metadata, messages.payload, messages.kind,
-                messages.call_id, messages.occurred_at, messages.created_at, messages.follows, messages.tokens, messages.counter, messages.bytes
+            SELECT messages.sequence, messages.id, messages.role, messages.content, messages.metadata, messages.payload,
+            messages.kind,
+                messages.call_id, messages.occurred_at, messages.created_at, messages.follows, messages.tokens,
+                messages.counter, messages.bytes
             FROM messages WHERE messages.session_id = n.session_id AND messages.sequence >= n.from_sequence
             ORDER BY messages.sequence LIMIT $3::integer
         ) AS m
@@ -119,14 +127,15 @@ type MessageListNewsRow struct {
 	Counter      *string
 }
 
-// Index: session_counters_pkey, messages_pkey. Returns messages of sessions, of each from a sequence on, up to max_rows of one
-// session and max_bytes together: for those who follow the sessions. Each row has the session's place among session_ids, from
-// 1, and its next sequence, or null if there is no such session. A session without messages from there on has one row, in which
-// the columns of a message are null. One for which there was no room has none: there is room for those first that need little.
-// Sorted by place and sequence. The rows are not scanned into the generated struct: see repo/postgres/follow.go.
+// Index: session_counters_pkey, messages_pkey. Returns messages of sessions, of each from a sequence on, up to max_rows
+// of one session and max_bytes together: for those who follow the sessions. Each row has the session's place among
+// session_ids, from 1, and its next sequence, or null if there is no such session. A session without messages from
+// there on has one row, in which the columns of a message are null. One for which there was no room has none: there is
+// room for those first that need little. Sorted by place and sequence. The rows are not scanned into the generated
+// struct: see repo/postgres/follow.go.
 //
-// A SELECT around an argument, and LIMIT, are explained at TurnLockCounters. Values that are stored out of line are read for the
-// answer alone.
+// A SELECT around an argument, and LIMIT, are explained at TurnLockCounters. Values that are stored out of line are
+// read for the answer alone.
 func (q *Queries) MessageListNews(ctx context.Context, db DBTX, arg MessageListNewsParams) ([]MessageListNewsRow, error) {
 	rows, err := db.Query(ctx, messageListNews,
 		arg.SessionIds,
@@ -187,9 +196,9 @@ type SessionListMovedRow struct {
 	NextSequence int64
 }
 
-// Index: session_counters_pkey. Returns those of the sessions whose next sequence is not the given one, with the actual one, or
-// -1 if they do not exist. It is the poll of those who follow sessions: a look-up of each counter row, and an empty answer
-// where nothing is new.
+// Index: session_counters_pkey. Returns those of the sessions whose next sequence is not the given one, with the actual
+// one, or -1 if they do not exist. It is the poll of those who follow sessions: a look-up of each counter row, and an
+// empty answer where nothing is new.
 func (q *Queries) SessionListMoved(ctx context.Context, db DBTX, arg SessionListMovedParams) ([]SessionListMovedRow, error) {
 	rows, err := db.Query(ctx, sessionListMoved, arg.Ids, arg.NextSequences)
 	if err != nil {

@@ -33,9 +33,9 @@ type MessageAdvanceRow struct {
 	Hint      pgtype.TID
 }
 
-// Index: session_counters by ctid. Sets the counters of sessions whose rows are locked, and returns where the rows are now. hints
-// are where they were locked; the row of another session gets null, which is refused. A join would be planned by how many sessions
-// there are. (Citus crashes where a SET is a bare subscript.)
+// Index: session_counters by ctid. Sets the counters of sessions whose rows are locked, and returns where the rows are
+// now. hints are where they were locked; the row of another session gets null, which is refused. A join would be
+// planned by how many sessions there are. (Citus crashes where a SET is a bare subscript.)
 func (q *Queries) MessageAdvance(ctx context.Context, db DBTX, arg MessageAdvanceParams) ([]MessageAdvanceRow, error) {
 	rows, err := db.Query(ctx, messageAdvance,
 		arg.NextSequences,
@@ -67,19 +67,23 @@ WITH advanced AS (
     SET next_sequence = c.next_sequence + 1,
         updated_at = greatest(c.updated_at, statement_timestamp())
     WHERE c.ctid = coalesce(
-            (SELECT l.ctid FROM session_counters l WHERE l.ctid = $1::tid AND l.session_id = $2 FOR UPDATE SKIP LOCKED),
+            (SELECT l.ctid FROM session_counters l WHERE l.ctid = $1::tid
+                AND l.session_id = $2 FOR UPDATE SKIP LOCKED),
             (SELECT l.ctid FROM session_counters l WHERE l.session_id = $2 FOR UPDATE SKIP LOCKED)
         )
         AND coalesce(nullif($3::bigint, 0) = c.fence, NOT c.fenced_only)
         AND c.next_sequence = coalesce($4::bigint, c.next_sequence)
         AND c.follows IS NULL
         AND current_setting('transaction_isolation') = 'read committed'
-        AND NOT ((SELECT $5::boolean) AND (SELECT true FROM messages m WHERE m.session_id = $2 AND m.id = $6 LIMIT 1) IS TRUE)
+        AND NOT ((SELECT $5::boolean) AND (SELECT true FROM messages m WHERE m.session_id = $2
+            AND m.id = $6 LIMIT 1) IS TRUE)
     RETURNING c.next_sequence - 1 AS sequence, c.updated_at, c.ctid::tid AS hint
 ), inserted AS (
-    INSERT INTO messages (session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, tokens, counter)
+    INSERT INTO messages (session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at,
+        created_at, tokens, counter)
     SELECT $2, a.sequence, $6, $7, nullif($8::text, ''), nullif($9::text, ''), $10,
-        CAST($11::text AS json), $12, nullif($13::timestamptz, '0001-01-01 00:00:00+00'), a.updated_at,
+        CAST($11::text AS json), $12, nullif($13::timestamptz, '0001-01-01 00:00:00+00'),
+        a.updated_at,
         nullif($14::integer, 0), nullif($15::text, '')
     FROM advanced a
     RETURNING true AS stored
@@ -112,18 +116,21 @@ type MessageAppendOneRow struct {
 	Hint      pgtype.TID
 }
 
-// Index: session_counters_pkey; messages_session_id_id_key if check_id. Appends one message to one session. It serves a lone
-// writer, where the cost of array arguments is noticeable. It does not wait for the counter row, and returns no row if that is
-// locked or does not exist, if the fence (0 for none) is not the latest, if the next sequence is not the expected one, if
-// the message does not follow the one before, because the session was rewound, or if the id is stored already. The ledger of turns finds out which of these it is (repo/postgres/internal/write).
+// Index: session_counters_pkey; messages_session_id_id_key if check_id. Appends one message to one session. It serves a
+// lone writer, where the cost of array arguments is noticeable. It does not wait for the counter row, and returns no
+// row if that is locked or does not exist, if the fence (0 for none) is not the latest, if the next sequence is not the
+// expected one, if the message does not follow the one before, because the session was rewound, or if the id is stored
+// already. The ledger of turns finds out which of these it is (repo/postgres/internal/write).
 //
-// hint is where the counter row was when it was last written. Each append leaves a version of the row behind. While a snapshot
-// is open that may need them, nobody can remove them, and whoever looks the row up by the index steps over all of them. If the
-// row is elsewhere by now the index finds it. The UPDATE takes the version that the lock returned. If somebody else has written
-// it since the statement began, that is none that the statement sees, and there is no row in the answer.
+// hint is where the counter row was when it was last written. Each append leaves a version of the row behind. While a
+// snapshot is open that may need them, nobody can remove them, and whoever looks the row up by the index steps over all
+// of them. If the row is elsewhere by now the index finds it. The UPDATE takes the version that the lock returned. If
+// somebody else has written it since the statement began, that is none that the statement sees, and there is no row in
+// the answer.
 //
-// It does nothing in a transaction of another level than read committed, so that it can be sent without a statement that sets
-// the level. updated_at, which is also the message's created_at, does not go backwards when the server's clock does.
+// It does nothing in a transaction of another level than read committed, so that it can be sent without a statement
+// that sets the level. updated_at, which is also the message's created_at, does not go backwards when the server's
+// clock does.
 func (q *Queries) MessageAppendOne(ctx context.Context, db DBTX, arg MessageAppendOneParams) (MessageAppendOneRow, error) {
 	row := db.QueryRow(ctx, messageAppendOne,
 		arg.Hint,
@@ -151,7 +158,8 @@ const messageCheck = `-- name: MessageCheck :exec
 SELECT rows_left_out('messages')
 WHERE (
         SELECT sum(stored.missing) FROM ROWS FROM (
-            unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[])), unnest((SELECT $3::bigint[]))
+            unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[])),
+            unnest((SELECT $3::bigint[]))
         ) AS n (session_id, first, next_sequence), LATERAL (
             SELECT n.next_sequence - n.first - count(*) AS missing FROM messages m
             WHERE m.session_id = n.session_id AND m.sequence >= n.first AND m.sequence < n.next_sequence
@@ -159,7 +167,8 @@ WHERE (
     ) <> 0
     OR (
         SELECT true FROM session_counters c
-        WHERE c.ctid = ANY (CAST((SELECT CAST($4 AS tid[])) AS tid[])) AND array_position(CAST($1 AS uuid[]), c.session_id) IS NOT NULL
+        WHERE c.ctid = ANY (CAST((SELECT CAST($4 AS tid[])) AS tid[]))
+            AND array_position(CAST($1 AS uuid[]), c.session_id) IS NOT NULL
         LIMIT 1
     )
 `
@@ -171,8 +180,9 @@ type MessageCheckParams struct {
 	Hints         []pgtype.TID
 }
 
-// Index: messages_pkey, session_counters by ctid. Fails if a trigger has left out one of the messages from a session's first sequence
-// to below its next, or a counter: its version at hints, where MessageAdvance found it, is to be seen still.
+// Index: messages_pkey, session_counters by ctid. Fails if a trigger has left out one of the messages from a session's
+// first sequence to below its next, or a counter: its version at hints, where MessageAdvance found it, is to be seen
+// still.
 func (q *Queries) MessageCheck(ctx context.Context, db DBTX, arg MessageCheckParams) error {
 	_, err := db.Exec(ctx, messageCheck,
 		arg.SessionIds,
@@ -208,11 +218,14 @@ SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload
             AND NOT EXISTS (SELECT FROM session_counters c WHERE c.session_id = b.session_id)
     )
 UNION ALL
-SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes FROM session_branches b, session_path(b.session_id, b.base - 1, NULL, NULL, NULL) AS p (owner, low, high), LATERAL (
-    SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages WHERE messages.session_id = p.owner AND messages.id = $2 AND messages.sequence >= p.low AND messages.sequence <= p.high
+SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes FROM session_branches b, session_path(b.session_id, b.base - 1, NULL, NULL, NULL) AS p (owner, low, high),
+LATERAL (
+    SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages WHERE messages.session_id = p.owner AND messages.id = $2 AND messages.sequence >= p.low
+        AND messages.sequence <= p.high
     LIMIT 1
 ) AS m
-WHERE b.session_id = $1 AND b.base > 0 AND EXISTS (SELECT FROM session_counters c WHERE c.session_id = b.session_id)
+WHERE b.session_id = $1 AND b.base > 0 AND EXISTS (SELECT FROM session_counters c
+    WHERE c.session_id = b.session_id)
 LIMIT 1
 `
 
@@ -221,8 +234,8 @@ type MessageGetParams struct {
 	ID        pgtype.UUID
 }
 
-// Index: messages_session_id_id_key, session_branches_pkey, session_counters_pkey. A fork's may be one that it has of others. What is left of
-// a session that was deleted is none of its messages.
+// Index: messages_session_id_id_key, session_branches_pkey, session_counters_pkey. A fork's may be one that it has of
+// others. What is left of a session that was deleted is none of its messages.
 func (q *Queries) MessageGet(ctx context.Context, db DBTX, arg MessageGetParams) (Message, error) {
 	row := db.QueryRow(ctx, messageGet, arg.SessionID, arg.ID)
 	var i Message
@@ -247,16 +260,20 @@ func (q *Queries) MessageGet(ctx context.Context, db DBTX, arg MessageGetParams)
 }
 
 const messageInsert = `-- name: MessageInsert :execrows
-INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
-SELECT n.owner, n.sequence, n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''), nullif(n.call_id, ''),
-    nullif(n.occurred_at, '0001-01-01 00:00:00+00'), n.created_at, nullif(n.tokens, 0), nullif(n.counter, ''), nullif(n.follows, -2)
+INSERT INTO messages (session_id, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at,
+    created_at, tokens, counter, follows)
+SELECT n.owner, n.sequence, n.id, n.role, n.content, n.metadata::json, n.payload, nullif(n.kind, ''),
+nullif(n.call_id, ''),
+    nullif(n.occurred_at, '0001-01-01 00:00:00+00'), n.created_at, nullif(n.tokens, 0), nullif(n.counter, ''),
+    nullif(n.follows, -2)
 FROM session_holds h, ROWS FROM (
     unnest($1::uuid[]), unnest($2::bigint[]),
     unnest($3::uuid[]), unnest($4::text[]), unnest($5::text[]),
     unnest($6::text[]), unnest($7::bytea[]), unnest($8::text[]), unnest($9::text[]),
     unnest($10::timestamptz[]), unnest($11::timestamptz[]),
     unnest($12::integer[]), unnest($13::text[]), unnest($14::bigint[])
-) AS n (owner, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter, follows)
+) AS n (owner, sequence, id, role, content, metadata, payload, kind, call_id, occurred_at, created_at, tokens, counter,
+follows)
 WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000'
 `
 
@@ -277,11 +294,12 @@ type MessageInsertParams struct {
 	Follows     []int64
 }
 
-// Index: session_holds_pkey. Stores messages, each of owners, of sessions whose counter rows are locked. kinds and call_ids have an
-// empty text for none, end at the last one that is not empty, and are empty in most writes; unnest takes what is missing as null. So
-// are tokens, counters and follows, with 0, an empty text and -2 for none. Go's zero time stands for an occurred_at that is not
-// given. A distributed engine gives only what reads a table to the table's node, and only if it changes rows nowhere but at the top:
-// so it reads the row that is always there, and MessageCheck comes behind it.
+// Index: session_holds_pkey. Stores messages, each of owners, of sessions whose counter rows are locked. kinds and
+// call_ids have an empty text for none, end at the last one that is not empty, and are empty in most writes; unnest
+// takes what is missing as null. So are tokens, counters and follows, with 0, an empty text and -2 for none. Go's zero
+// time stands for an occurred_at that is not given. A distributed engine gives only what reads a table to the table's
+// node, and only if it changes rows nowhere but at the top: so it reads the row that is always there, and MessageCheck
+// comes behind it.
 func (q *Queries) MessageInsert(ctx context.Context, db DBTX, arg MessageInsertParams) (int64, error) {
 	result, err := db.Exec(ctx, messageInsert,
 		arg.Owners,
@@ -366,12 +384,15 @@ WHERE messages.session_id = $2 AND messages.call_id = $3::text
             AND NOT EXISTS (SELECT FROM session_counters c WHERE c.session_id = b.session_id)
     )
 UNION ALL
-SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes FROM session_branches b, session_path(b.session_id, b.base - 1, NULL, NULL, NULL) AS p (owner, low, high), LATERAL (
+SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes FROM session_branches b, session_path(b.session_id, b.base - 1, NULL, NULL, NULL) AS p (owner, low, high),
+LATERAL (
     SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages
-    WHERE messages.session_id = p.owner AND messages.call_id = $3::text AND messages.sequence >= p.low AND messages.sequence <= p.high
+    WHERE messages.session_id = p.owner AND messages.call_id = $3::text AND messages.sequence >= p.low
+        AND messages.sequence <= p.high
     ORDER BY messages.sequence LIMIT $1
 ) AS m
-WHERE b.session_id = $2 AND b.base > 0 AND EXISTS (SELECT FROM session_counters c WHERE c.session_id = b.session_id)
+WHERE b.session_id = $2 AND b.base > 0 AND EXISTS (SELECT FROM session_counters c
+    WHERE c.session_id = b.session_id)
 ORDER BY sequence
 LIMIT $1
 `
@@ -382,7 +403,8 @@ type MessageListByCallParams struct {
 	CallID    string
 }
 
-// Index: messages_session_id_call_id_sequence_idx, session_branches_pkey, session_counters_pkey. Ascending; those that a fork has of others come first.
+// Index: messages_session_id_call_id_sequence_idx, session_branches_pkey, session_counters_pkey. Ascending; those that
+// a fork has of others come first.
 func (q *Queries) MessageListByCall(ctx context.Context, db DBTX, arg MessageListByCallParams) ([]Message, error) {
 	rows, err := db.Query(ctx, messageListByCall, arg.MaxRows, arg.SessionID, arg.CallID)
 	if err != nil {
@@ -472,7 +494,8 @@ const messageListFrom = `-- name: MessageListFrom :many
 
 SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages
 WHERE messages.session_id = $1 AND sequence >= CASE
-        WHEN EXISTS (SELECT FROM session_branches WHERE session_branches.session_id = $1) THEN 9223372036854775807
+        WHEN EXISTS (SELECT FROM session_branches WHERE session_branches.session_id = $1)
+            THEN 9223372036854775807
         ELSE $2::bigint
     END
 ORDER BY sequence
@@ -485,8 +508,8 @@ type MessageListFromParams struct {
 	MaxRows      int32
 }
 
-// The next statements read the transcript of sessions that have no branches and are no forks; of others they return nothing. The
-// condition is looked up once, for the bound of the index: as a filter of rows it would cost more.
+// The next statements read the transcript of sessions that have no branches and are no forks; of others they return
+// nothing. The condition is looked up once, for the bound of the index: as a filter of rows it would cost more.
 // Index: messages_pkey, forwards, session_branches_pkey.
 func (q *Queries) MessageListFrom(ctx context.Context, db DBTX, arg MessageListFromParams) ([]Message, error) {
 	rows, err := db.Query(ctx, messageListFrom, arg.SessionID, arg.FromSequence, arg.MaxRows)
@@ -538,7 +561,8 @@ type MessageListOwnParams struct {
 	MaxRows      int32
 }
 
-// Index: messages_pkey, forwards, session_counters_pkey. Messages of all branches, without those that a fork has of others.
+// Index: messages_pkey, forwards, session_counters_pkey. Messages of all branches, without those that a fork has of
+// others.
 func (q *Queries) MessageListOwn(ctx context.Context, db DBTX, arg MessageListOwnParams) ([]Message, error) {
 	rows, err := db.Query(ctx, messageListOwn, arg.SessionID, arg.FromSequence, arg.MaxRows)
 	if err != nil {
@@ -578,12 +602,14 @@ func (q *Queries) MessageListOwn(ctx context.Context, db DBTX, arg MessageListOw
 const messageListPath = `-- name: MessageListPath :many
 WITH path AS (
     SELECT p.owner, p.low, p.high, sum(p.high - p.low + 1) OVER (ORDER BY p.low ROWS UNBOUNDED PRECEDING) AS total
-    FROM session_path($2::uuid, $3::bigint, $4::bigint, NULL, NULL) AS p (owner, low, high)
+    FROM session_path($2::uuid, $3::bigint, $4::bigint, NULL, NULL) AS p (owner, low,
+        high)
 ), ranges AS (
     SELECT q.owner, q.low, q.high + least(0, (SELECT $1::bigint) - q.total)::bigint AS high FROM path q
 )
 SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes FROM ranges r, LATERAL (
-    SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages WHERE messages.session_id = r.owner AND messages.sequence >= r.low AND messages.sequence <= r.high
+    SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages WHERE messages.session_id = r.owner AND messages.sequence >= r.low
+        AND messages.sequence <= r.high
     ORDER BY messages.sequence LIMIT $1::bigint
 ) AS m
 ORDER BY m.sequence
@@ -596,8 +622,8 @@ type MessageListPathParams struct {
 	FromSequence int64
 }
 
-// Index: messages_pkey. The transcript of any session, forwards: see session_path. Of a range that has more messages than there is room for, the first ones are read. The
-// LIMIT of each range is explained at TurnLockCounters.
+// Index: messages_pkey. The transcript of any session, forwards: see session_path. Of a range that has more messages
+// than there is room for, the first ones are read. The LIMIT of each range is explained at TurnLockCounters.
 func (q *Queries) MessageListPath(ctx context.Context, db DBTX, arg MessageListPathParams) ([]Message, error) {
 	rows, err := db.Query(ctx, messageListPath,
 		arg.MaxRows,
@@ -640,8 +666,10 @@ func (q *Queries) MessageListPath(ctx context.Context, db DBTX, arg MessageListP
 }
 
 const messageListPathBefore = `-- name: MessageListPathBefore :many
-SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes FROM session_path($1::uuid, NULL, NULL, $2::bigint, $3::bigint) AS p (owner, low, high), LATERAL (
-    SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages WHERE messages.session_id = p.owner AND messages.sequence >= p.low AND messages.sequence <= p.high
+SELECT m.session_id, m.sequence, m.id, m.role, m.kind, m.call_id, m.content, m.metadata, m.payload, m.occurred_at, m.created_at, m.follows, m.tokens, m.counter, m.bytes FROM session_path($1::uuid, NULL, NULL, $2::bigint, $3::bigint) AS p (owner,
+    low, high), LATERAL (
+    SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages WHERE messages.session_id = p.owner AND messages.sequence >= p.low
+        AND messages.sequence <= p.high
     ORDER BY messages.sequence DESC LIMIT $3::bigint
 ) AS m
 ORDER BY m.sequence DESC

@@ -11,11 +11,13 @@ import (
 
 const planLimitList = `-- name: PlanLimitList :many
 SELECT l.namespace, l.action_name, l.at_once, (
-    SELECT count(*) FROM plan_claims c WHERE c.namespace = l.namespace AND (l.action_name = '' OR c.action_name = l.action_name)
+    SELECT count(*) FROM plan_claims c WHERE c.namespace = l.namespace
+        AND (l.action_name = '' OR c.action_name = l.action_name)
 )::bigint AS claimed
 FROM (
     SELECT p.namespace, p.action_name, p.at_once FROM plan_limits p
-    WHERE (p.namespace, p.action_name) > ($1::text, $2::text) AND p.namespace = coalesce($3::text, p.namespace)
+    WHERE (p.namespace, p.action_name) > ($1::text, $2::text)
+        AND p.namespace = coalesce($3::text, p.namespace)
     ORDER BY p.namespace, p.action_name LIMIT $4
 ) AS l
 ORDER BY l.namespace, l.action_name
@@ -35,8 +37,8 @@ type PlanLimitListRow struct {
 	Claimed    int64
 }
 
-// Index: plan_limits_pkey, plan_claims_namespace_check_at_idx. The limits behind a place, with the number of plans that are claimed; in a
-// view those of its namespace.
+// Index: plan_limits_pkey, plan_claims_namespace_check_at_idx. The limits behind a place, with the number of plans that
+// are claimed; in a view those of its namespace.
 func (q *Queries) PlanLimitList(ctx context.Context, db DBTX, arg PlanLimitListParams) ([]PlanLimitListRow, error) {
 	rows, err := db.Query(ctx, planLimitList,
 		arg.Namespace,
@@ -71,7 +73,8 @@ const planLimitLock = `-- name: PlanLimitLock :many
 SELECT l.namespace, l.action_name FROM unnest((SELECT $1::text[])) AS n (namespace)
 CROSS JOIN LATERAL (
     SELECT p.namespace, p.action_name FROM plan_limits p
-    WHERE p.namespace = n.namespace AND current_setting('transaction_isolation') = 'read committed' FOR NO KEY UPDATE SKIP LOCKED
+    WHERE p.namespace = n.namespace
+        AND current_setting('transaction_isolation') = 'read committed' FOR NO KEY UPDATE SKIP LOCKED
 ) AS l
 `
 
@@ -80,9 +83,9 @@ type PlanLimitLockRow struct {
 	ActionName string
 }
 
-// Index: plan_limits_pkey. Comes before PlanLimitRoom, in the same transaction, so that it sees what those who had the locks before
-// have claimed. It waits for nobody: nothing is claimed where a lock is missing. Nor is there above read committed, where
-// PlanLimitRoom would not see that.
+// Index: plan_limits_pkey. Comes before PlanLimitRoom, in the same transaction, so that it sees what those who had the
+// locks before have claimed. It waits for nobody: nothing is claimed where a lock is missing. Nor is there above read
+// committed, where PlanLimitRoom would not see that.
 func (q *Queries) PlanLimitLock(ctx context.Context, db DBTX, namespaces []string) ([]PlanLimitLockRow, error) {
 	rows, err := db.Query(ctx, planLimitLock, namespaces)
 	if err != nil {
@@ -105,7 +108,8 @@ func (q *Queries) PlanLimitLock(ctx context.Context, db DBTX, namespaces []strin
 
 const planLimitRoom = `-- name: PlanLimitRoom :many
 SELECT l.namespace, l.action_name, (l.at_once - (
-        SELECT count(*) FROM plan_claims c WHERE c.namespace = l.namespace AND (l.action_name = '' OR c.action_name = l.action_name)
+        SELECT count(*) FROM plan_claims c WHERE c.namespace = l.namespace
+            AND (l.action_name = '' OR c.action_name = l.action_name)
     ))::integer AS room, (current_setting('transaction_isolation') = 'read committed')::boolean AS is_current
 FROM unnest((SELECT $1::text[])) AS n (namespace)
 CROSS JOIN LATERAL (
@@ -120,8 +124,8 @@ type PlanLimitRoomRow struct {
 	IsCurrent  bool
 }
 
-// Index: plan_limits_pkey, plan_claims_namespace_check_at_idx. Returns how many more plans the limits of namespaces allow to be
-// claimed, and whether a lock may say more (PlanLimitLock).
+// Index: plan_limits_pkey, plan_claims_namespace_check_at_idx. Returns how many more plans the limits of namespaces
+// allow to be claimed, and whether a lock may say more (PlanLimitLock).
 func (q *Queries) PlanLimitRoom(ctx context.Context, db DBTX, namespaces []string) ([]PlanLimitRoomRow, error) {
 	rows, err := db.Query(ctx, planLimitRoom, namespaces)
 	if err != nil {

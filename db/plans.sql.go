@@ -22,18 +22,23 @@ WITH locked AS MATERIALIZED (
     FROM locked l WHERE l.state NOT IN ('applied', 'cancelled') AND EXISTS (SELECT FROM locked o WHERE o.is_target)
 ), moved AS (
     UPDATE plans p
-    SET phase = l.phase, state = 'cancelled', version = l.version + 1, error_message = l.error_message, error_details = l.error_details,
-        not_before = NULL, cancelled_at = statement_timestamp(), cancel_reason = $6::text, updated_at = greatest(p.updated_at, statement_timestamp())
+    SET phase = l.phase, state = 'cancelled', version = l.version + 1, error_message = l.error_message,
+    error_details = l.error_details,
+        not_before = NULL, cancelled_at = statement_timestamp(), cancel_reason = $6::text,
+        updated_at = greatest(p.updated_at, statement_timestamp())
     FROM live l WHERE p.root_id = $5 AND p.id = l.id
     RETURNING l.id, p.namespace, l.phase, l.state AS from_state, p.version, p.updated_at
 ), noted AS (
-    INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason, created_at)
-    SELECT m.id, m.version, 'cancel', m.phase, m.from_state, m.phase, 'cancelled', $7::text, $6::text, m.updated_at
+    INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason,
+        created_at)
+    SELECT m.id, m.version, 'cancel', m.phase, m.from_state, m.phase, 'cancelled', $7::text,
+    $6::text, m.updated_at
     FROM moved m
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, details)
     SELECT statement_timestamp(), audit_new_id(), 'plan_cancelled', m.namespace, $7::text, m.id,
-        format('{"transition":"cancel","from":"%s/%s","to":"%s/cancelled","version":%s}', m.phase, m.from_state, m.phase, m.version)::json
+        format('{"transition":"cancel","from":"%s/%s","to":"%s/cancelled","version":%s}', m.phase, m.from_state,
+            m.phase, m.version)::json
     FROM moved m
 )
 SELECT m.id FROM moved m
@@ -49,10 +54,10 @@ type PlanCancelParams struct {
 	Actor     *string
 }
 
-// Index: plans_root_id_id_key. Cancels the plan with its live descendants, if its stage and version are those that the caller
-// read. The tree's root is locked, so that no plan is added meanwhile. It reads the whole tree by its root, and then selects
-// the descendants, since the planner cannot estimate how many plans a recursion on the table finds. The new values come from
-// the locked rows: a transition of a descendant may have been committed since the statement began.
+// Index: plans_root_id_id_key. Cancels the plan with its live descendants, if its stage and version are those that the
+// caller read. The tree's root is locked, so that no plan is added meanwhile. It reads the whole tree by its root, and
+// then selects the descendants, since the planner cannot estimate how many plans a recursion on the table finds. The
+// new values come from the locked rows: a transition of a descendant may have been committed since the statement began.
 func (q *Queries) PlanCancel(ctx context.Context, db DBTX, arg PlanCancelParams) ([]pgtype.UUID, error) {
 	rows, err := db.Query(ctx, planCancel,
 		arg.ID,
@@ -114,17 +119,20 @@ WITH RECURSIVE stages AS (
     ) AS n
     WHERE $5::text = '' OR s.namespace = $5::text
 ), chosen AS (
-    SELECT s.namespace, s.phase, s.state FROM stages s WHERE $5::text = '' OR s.namespace = $5::text LIMIT $6
+    SELECT s.namespace, s.phase, s.state FROM stages s WHERE $5::text = ''
+        OR s.namespace = $5::text LIMIT $6
 )
 SELECT c.namespace::text AS namespace, c.phase::text AS phase, c.state::text AS state, (
         SELECT count(*) FROM (
-            SELECT FROM plans p WHERE p.namespace = c.namespace AND p.phase = c.phase AND p.state = c.state ORDER BY p.id LIMIT $1::integer
+            SELECT FROM plans p WHERE p.namespace = c.namespace AND p.phase = c.phase AND p.state = c.state
+                ORDER BY p.id LIMIT $1::integer
         ) AS p
     )::bigint AS count, coalesce((
         SELECT min(f.since) FROM generate_series(0, 3) AS r (priority)
         CROSS JOIN LATERAL (
             SELECT q.since FROM plan_queue q
-            WHERE c.state = 'queued' AND q.namespace = c.namespace AND q.phase || '' = c.phase AND q.priority + 0 = r.priority
+            WHERE c.state = 'queued' AND q.namespace = c.namespace AND q.phase || '' = c.phase
+                AND q.priority + 0 = r.priority
             ORDER BY q.since, q.plan_id LIMIT 1
         ) AS f
         WHERE f.since <= statement_timestamp()
@@ -149,9 +157,10 @@ type PlanCountsRow struct {
 	Oldest    time.Time
 }
 
-// Index: plans_namespace_phase_state_id_idx, plan_queue_namespace_phase_priority_since_idx. Returns the stages that the plans of a
-// namespace are at, or of all (”) behind a place, with how many there are up to a bound, and since when the first one waits. It
-// skips from one stage to the next. Without an order the planner would rather read the table until it has found enough.
+// Index: plans_namespace_phase_state_id_idx, plan_queue_namespace_phase_priority_since_idx. Returns the stages that the
+// plans of a namespace are at, or of all (”) behind a place, with how many there are up to a bound, and since when the
+// first one waits. It skips from one stage to the next. Without an order the planner would rather read the table until
+// it has found enough.
 func (q *Queries) PlanCounts(ctx context.Context, db DBTX, arg PlanCountsParams) ([]PlanCountsRow, error) {
 	rows, err := db.Query(ctx, planCounts,
 		arg.Bound,
@@ -194,7 +203,8 @@ WITH seen AS (
     WHERE p.id = $2::uuid AND current_setting('transaction_isolation') <> 'read committed' FOR SHARE
 ), once AS (
     SELECT a.name FROM actions a
-    WHERE a.name = $1 AND a.version = $3 AND a.state = 'available' AND NOT a.reusable FOR NO KEY UPDATE
+    WHERE a.name = $1 AND a.version = $3 AND a.state = 'available'
+        AND NOT a.reusable FOR NO KEY UPDATE
 ), usable AS MATERIALIZED (
     SELECT a.name FROM actions a
     WHERE a.name = $1 AND a.version = $3 AND a.state = 'available' AND a.reusable
@@ -203,19 +213,26 @@ WITH seen AS (
     SELECT o.name FROM once o
 ), linkable AS MATERIALIZED (
     SELECT true AS is_linkable
-    WHERE ($4::uuid IS NULL OR EXISTS (SELECT FROM sessions s WHERE s.id = $4::uuid))
+    WHERE ($4::uuid IS NULL
+        OR EXISTS (SELECT FROM sessions s WHERE s.id = $4::uuid))
         AND (SELECT count(*) FROM parent) >= 0
 ), created AS (
     INSERT INTO plans (
         id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, max_attempts, priority,
-        not_before, deadline, keep_micros, phases, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace, argument_names, argument_values,
+        not_before, deadline, keep_micros, phases, description, definition_of_done, phase, state, automation_profile,
+        automation_profile_source, automation_snapshot, trace, argument_names, argument_values,
         invariants, invariant_sources, projects, project_aliases, project_read_onlys
     )
-    SELECT $5, $6::text, $7, $4::uuid, $8::text, u.name, $2::uuid,
+    SELECT $5, $6::text, $7, $4::uuid, $8::text, u.name,
+    $2::uuid,
         $9, $10, $11, $12, $13, $14::timestamptz,
-        greatest(statement_timestamp(), $14) + nullif($15::bigint, 0) * interval '1 microsecond', $16, $17, $18, $19, $20, $21, $22::text,
-        $23::text, CAST($24::text AS json), $25::text, $26::text[], $27::text[],
-        $28::text[], $29::text[], $30::text[], $31::text[], $32::boolean[]
+        greatest(statement_timestamp(), $14)
+            + nullif($15::bigint, 0) * interval '1 microsecond',
+        $16, $17, $18, $19, $20, $21, $22::text,
+        $23::text, CAST($24::text AS json), $25::text,
+        $26::text[], $27::text[],
+        $28::text[], $29::text[], $30::text[], $31::text[],
+        $32::boolean[]
     FROM usable u CROSS JOIN linkable
     ON CONFLICT DO NOTHING
     RETURNING id, action_name, created_at, updated_at
@@ -234,7 +251,8 @@ WITH seen AS (
     SELECT $4::uuid, c.id FROM created c WHERE $4::uuid IS NOT NULL
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, session_id, details)
-    SELECT c.created_at, audit_new_id(), 'plan_created', $7, $33::text, c.id, $4::uuid, CAST($34::text AS json)
+    SELECT c.created_at, audit_new_id(), 'plan_created', $7, $33::text, c.id,
+    $4::uuid, CAST($34::text AS json)
     FROM created c
 )
 SELECT c.created_at, c.updated_at FROM created c
@@ -282,12 +300,13 @@ type PlanCreateRow struct {
 	UpdatedAt time.Time
 }
 
-// Index: actions_pkey, sessions_pkey, plans_pkey. Creates the plan with its parts, its first event and its link, and archives
-// an action that is not reusable. It returns no row and changes nothing if the id or the key exists, if the action is not
-// available in the version that was read, or if the session does not exist; the caller finds out which. A concurrent use of an
-// action that is not reusable waits for the lock of its row, and then finds another version. The action is archived after the
-// insert, which may wait for another use with the key and then make no plan. Above read committed, a transaction may see an
-// older state of the action or the parent. Locking their rows aborts it if they have changed since.
+// Index: actions_pkey, sessions_pkey, plans_pkey. Creates the plan with its parts, its first event and its link, and
+// archives an action that is not reusable. It returns no row and changes nothing if the id or the key exists, if the
+// action is not available in the version that was read, or if the session does not exist; the caller finds out which. A
+// concurrent use of an action that is not reusable waits for the lock of its row, and then finds another version. The
+// action is archived after the insert, which may wait for another use with the key and then make no plan. Above read
+// committed, a transaction may see an older state of the action or the parent. Locking their rows aborts it if they
+// have changed since.
 func (q *Queries) PlanCreate(ctx context.Context, db DBTX, arg PlanCreateParams) (PlanCreateRow, error) {
 	row := db.QueryRow(ctx, planCreate,
 		arg.ActionName,
@@ -390,7 +409,8 @@ SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_i
     SELECT p.id FROM plans p WHERE p.session_id = $1::uuid AND p.key = $2::text
     UNION ALL
     SELECT p.id FROM plans p
-    WHERE $1::uuid IS NULL AND p.session_id IS NULL AND p.namespace = $3 AND p.key = $2::text
+    WHERE $1::uuid IS NULL AND p.session_id IS NULL AND p.namespace = $3
+        AND p.key = $2::text
     LIMIT 1
 ) AS k, LATERAL (SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, max_attempts, priority, not_before, deadline, keep_micros, phases, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans WHERE plans.id = k.id LIMIT 1) AS d
 `
@@ -401,8 +421,8 @@ type PlanGetByKeyParams struct {
 	Namespace string
 }
 
-// Index: plans_session_id_key_key, plans_namespace_key_key, plans_pkey. The plan that a use with this key has made: for the
-// session or, without one, in the namespace.
+// Index: plans_session_id_key_key, plans_namespace_key_key, plans_pkey. The plan that a use with this key has made: for
+// the session or, without one, in the namespace.
 func (q *Queries) PlanGetByKey(ctx context.Context, db DBTX, arg PlanGetByKeyParams) (Plan, error) {
 	row := db.QueryRow(ctx, planGetByKey, arg.SessionID, arg.Key, arg.Namespace)
 	var i Plan
@@ -501,8 +521,8 @@ const planHold = `-- name: PlanHold :exec
 SELECT FROM plans p WHERE p.id = $1 AND current_setting('transaction_isolation') <> 'read committed' FOR SHARE
 `
 
-// Index: plans_pkey. Aborts a transaction above read committed if the plan has changed since its snapshot. At read committed it
-// does nothing.
+// Index: plans_pkey. Aborts a transaction above read committed if the plan has changed since its snapshot. At read
+// committed it does nothing.
 func (q *Queries) PlanHold(ctx context.Context, db DBTX, id pgtype.UUID) error {
 	_, err := db.Exec(ctx, planHold, id)
 	return err
@@ -510,7 +530,8 @@ func (q *Queries) PlanHold(ctx context.Context, db DBTX, id pgtype.UUID) error {
 
 const planLink = `-- name: PlanLink :one
 WITH found AS (
-    SELECT EXISTS (SELECT FROM sessions s WHERE s.id = $1) AS session, EXISTS (SELECT FROM plans p WHERE p.id = $2) AS plan
+    SELECT EXISTS (SELECT FROM sessions s WHERE s.id = $1) AS session,
+    EXISTS (SELECT FROM plans p WHERE p.id = $2) AS plan
 ), linked AS (
     INSERT INTO session_plans (session_id, plan_id) SELECT $1, $2 FROM found f WHERE f.session AND f.plan
     ON CONFLICT DO NOTHING
@@ -539,7 +560,8 @@ func (q *Queries) PlanLink(ctx context.Context, db DBTX, arg PlanLinkParams) (Pl
 const planLinkAll = `-- name: PlanLinkAll :execrows
 INSERT INTO session_plans (session_id, plan_id)
 SELECT $1, p.id
-FROM unnest($2::uuid[]) AS n (id), LATERAL (SELECT plans.id, plans.namespace FROM plans WHERE plans.id = n.id LIMIT 1) AS p
+FROM unnest($2::uuid[]) AS n (id), LATERAL (SELECT plans.id, plans.namespace FROM plans
+    WHERE plans.id = n.id LIMIT 1) AS p
 WHERE $3::text IS NULL OR p.namespace = $3::text
 ON CONFLICT DO NOTHING
 `
@@ -578,8 +600,8 @@ type PlanListParams struct {
 	MaxRows   int32
 }
 
-// Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards. Returns whole plans, newest first. The query is rewritten
-// before it is sent: see audit_lists.sql. With a parent, the other filters apply to its children.
+// Index: plans_namespace_id_idx or plans_parent_id_id_idx, backwards. Returns whole plans, newest first. The query is
+// rewritten before it is sent: see audit_lists.sql. With a parent, the other filters apply to its children.
 func (q *Queries) PlanList(ctx context.Context, db DBTX, arg PlanListParams) ([]Plan, error) {
 	rows, err := db.Query(ctx, planList,
 		arg.AfterID,
@@ -654,7 +676,8 @@ const planListByAction = `-- name: PlanListByAction :many
 SELECT d.id, d.name, d.namespace, d.session_id, d.key, d.action_name, d.parent_id, d.root_id, d.depth, d.attempt, d.max_attempts, d.priority, d.not_before, d.deadline, d.keep_micros, d.phases, d.description, d.definition_of_done, d.phase, d.state, d.automation_profile, d.automation_profile_source, d.automation_snapshot, d.trace, d.error_message, d.error_details, d.reversion_count, d.last_completed_step, d.last_checkpoint_id, d.argument_names, d.argument_values, d.invariants, d.invariant_sources, d.projects, d.project_aliases, d.project_read_onlys, d.version, d.fence, d.cancelled_at, d.cancel_reason, d.created_at, d.updated_at FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (phase, state),
 LATERAL (
     SELECT id, name, namespace, session_id, key, action_name, parent_id, root_id, depth, attempt, max_attempts, priority, not_before, deadline, keep_micros, phases, description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace, error_message, error_details, reversion_count, last_completed_step, last_checkpoint_id, argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys, version, fence, cancelled_at, cancel_reason, created_at, updated_at FROM plans
-    WHERE plans.action_name = $3 AND (plans.phase, plans.state, plans.id) < (n.phase, n.state, $4::uuid)
+    WHERE plans.action_name = $3 AND (plans.phase, plans.state, plans.id) < (n.phase, n.state,
+        $4::uuid)
         AND (plans.phase, plans.state, plans.id) >= (n.phase, n.state, '00000000-0000-0000-0000-000000000000'::uuid)
     ORDER BY plans.phase DESC, plans.state DESC, plans.id DESC LIMIT $5
 ) AS d
@@ -758,9 +781,9 @@ type PlanListByProjectParams struct {
 	MaxRows   int32
 }
 
-// Index: plan_projects_pkey, backwards, plans_pkey. Returns whole plans, newest first. The other filters apply to the project's
-// plans. LIMIT makes the planner look up each plan separately. For a project with many plans it would otherwise choose a join,
-// which reads all plans.
+// Index: plan_projects_pkey, backwards, plans_pkey. Returns whole plans, newest first. The other filters apply to the
+// project's plans. LIMIT makes the planner look up each plan separately. For a project with many plans it would
+// otherwise choose a join, which reads all plans.
 func (q *Queries) PlanListByProject(ctx context.Context, db DBTX, arg PlanListByProjectParams) ([]Plan, error) {
 	rows, err := db.Query(ctx, planListByProject,
 		arg.Project,
@@ -850,8 +873,8 @@ type PlanListBySessionParams struct {
 	MaxRows   int32
 }
 
-// Index: session_plans_pkey, backwards, plans_pkey. Returns whole plans, newest first. The other filters apply to the session's
-// plans.
+// Index: session_plans_pkey, backwards, plans_pkey. Returns whole plans, newest first. The other filters apply to the
+// session's plans.
 func (q *Queries) PlanListBySession(ctx context.Context, db DBTX, arg PlanListBySessionParams) ([]Plan, error) {
 	rows, err := db.Query(ctx, planListBySession,
 		arg.SessionID,
@@ -943,9 +966,9 @@ type PlanListByStageParams struct {
 	MaxRows    int32
 }
 
-// Index: plans_namespace_phase_state_id_idx, backwards. Returns whole plans, newest first. It reads up to a page of each stage.
-// There are at most as many stages as phases or states, so that the sort is small. Equations would let the planner choose an index
-// without stages, and read all plans of the namespace for a stage that has none.
+// Index: plans_namespace_phase_state_id_idx, backwards. Returns whole plans, newest first. It reads up to a page of
+// each stage. There are at most as many stages as phases or states, so that the sort is small. Equations would let the
+// planner choose an index without stages, and read all plans of the namespace for a stage that has none.
 func (q *Queries) PlanListByStage(ctx context.Context, db DBTX, arg PlanListByStageParams) ([]Plan, error) {
 	rows, err := db.Query(ctx, planListByStage,
 		arg.Phases,
@@ -1022,9 +1045,9 @@ WHERE p.id = (SELECT q.root_id FROM plans q WHERE q.id = $1)
 RETURNING p.id
 `
 
-// Index: plans_pkey. Locks the root of a plan's tree before a plan is added to the tree, or the tree is cancelled, so that the
-// next statement sees all committed plans of the tree. It is an UPDATE, although it changes nothing, so that a concurrent
-// transaction above read committed, which would not see those plans, is aborted.
+// Index: plans_pkey. Locks the root of a plan's tree before a plan is added to the tree, or the tree is cancelled, so
+// that the next statement sees all committed plans of the tree. It is an UPDATE, although it changes nothing, so that a
+// concurrent transaction above read committed, which would not see those plans, is aborted.
 func (q *Queries) PlanLockTree(ctx context.Context, db DBTX, id pgtype.UUID) (pgtype.UUID, error) {
 	row := db.QueryRow(ctx, planLockTree, id)
 	var id_2 pgtype.UUID
@@ -1035,7 +1058,8 @@ func (q *Queries) PlanLockTree(ctx context.Context, db DBTX, id pgtype.UUID) (pg
 const planProgress = `-- name: PlanProgress :one
 UPDATE plans p
 SET last_completed_step = coalesce($1::bigint, p.last_completed_step),
-    last_checkpoint_id = CASE WHEN $2::boolean THEN $3::text ELSE p.last_checkpoint_id END,
+    last_checkpoint_id = CASE WHEN $2::boolean THEN $3::text
+        ELSE p.last_checkpoint_id END,
     updated_at = greatest(p.updated_at, statement_timestamp())
 WHERE p.id = $4 AND p.state = 'processing' AND coalesce(nullif($5::bigint, 0) = p.fence, true)
 RETURNING p.id, p.name, p.namespace, p.session_id, p.key, p.action_name, p.parent_id, p.root_id, p.depth, p.attempt, p.max_attempts, p.priority, p.not_before, p.deadline, p.keep_micros, p.phases, p.description, p.definition_of_done, p.phase, p.state, p.automation_profile, p.automation_profile_source, p.automation_snapshot, p.trace, p.error_message, p.error_details, p.reversion_count, p.last_completed_step, p.last_checkpoint_id, p.argument_names, p.argument_values, p.invariants, p.invariant_sources, p.projects, p.project_aliases, p.project_read_onlys, p.version, p.fence, p.cancelled_at, p.cancel_reason, p.created_at, p.updated_at
@@ -1049,7 +1073,8 @@ type PlanProgressParams struct {
 	Fence         int64
 }
 
-// Index: plans_pkey. Returns no row if the plan is not processing, or does not exist, or if the fence is not the latest.
+// Index: plans_pkey. Returns no row if the plan is not processing, or does not exist, or if the fence is not the
+// latest.
 func (q *Queries) PlanProgress(ctx context.Context, db DBTX, arg PlanProgressParams) (Plan, error) {
 	row := db.QueryRow(ctx, planProgress,
 		arg.CompletedStep,
@@ -1108,7 +1133,8 @@ func (q *Queries) PlanProgress(ctx context.Context, db DBTX, arg PlanProgressPar
 
 const planUnlink = `-- name: PlanUnlink :one
 WITH found AS MATERIALIZED (
-    SELECT EXISTS (SELECT FROM sessions s WHERE s.id = $1) AS session, EXISTS (SELECT FROM plans p WHERE p.id = $2) AS plan,
+    SELECT EXISTS (SELECT FROM sessions s WHERE s.id = $1) AS session,
+    EXISTS (SELECT FROM plans p WHERE p.id = $2) AS plan,
         EXISTS (SELECT FROM session_plans l WHERE l.session_id = $1 AND l.plan_id = $2) AS linked
 ), made AS (
     INSERT INTO session_plans (session_id, plan_id)
@@ -1134,9 +1160,9 @@ type PlanUnlinkRow struct {
 }
 
 // Index: sessions_pkey, plans_pkey, session_plans_pkey or session_plans_plan_id_idx. Returns which of the two exist. A
-// transaction above read committed does not see a link that was created after its snapshot. So the statement tries to create
-// the link, which aborts the transaction if it exists. If it does not, made is true, and the caller runs the statement again,
-// which deletes the link.
+// transaction above read committed does not see a link that was created after its snapshot. So the statement tries to
+// create the link, which aborts the transaction if it exists. If it does not, made is true, and the caller runs the
+// statement again, which deletes the link.
 func (q *Queries) PlanUnlink(ctx context.Context, db DBTX, arg PlanUnlinkParams) (PlanUnlinkRow, error) {
 	row := db.QueryRow(ctx, planUnlink, arg.SessionID, arg.PlanID)
 	var i PlanUnlinkRow

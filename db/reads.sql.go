@@ -14,8 +14,10 @@ import (
 
 const sessionReadHeads = `-- name: SessionReadHeads :many
 
-SELECT a.place::bigint AS place, s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only, c.follows,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
+SELECT a.place::bigint AS place, s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at,
+c.next_sequence, c.fenced_only, c.follows,
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l
+        JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
     coalesce((SELECT true FROM session_branches b WHERE b.session_id = s.id LIMIT 1), false)::boolean AS branched
 FROM unnest((SELECT $1::uuid[])) WITH ORDINALITY AS a (id, place)
@@ -34,10 +36,11 @@ type SessionReadHeadsRow struct {
 	Branched     bool
 }
 
-// A read of sessions is a pipeline of these statements (repo/postgres/read.go). A SELECT hides arrays from the planner: see
-// TurnLockCounters.
-// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, session_branches_pkey. Sessions as SessionGet returns them, with
-// their places in ids, what their next messages follow, and whether they have branches or are forks.
+// A read of sessions is a pipeline of these statements (repo/postgres/read.go). A SELECT hides arrays from the planner:
+// see TurnLockCounters.
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, session_branches_pkey. Sessions as
+// SessionGet returns them, with their places in ids, what their next messages follow, and whether they have branches or
+// are forks.
 func (q *Queries) SessionReadHeads(ctx context.Context, db DBTX, ids []pgtype.UUID) ([]SessionReadHeadsRow, error) {
 	rows, err := db.Query(ctx, sessionReadHeads, ids)
 	if err != nil {
@@ -83,12 +86,14 @@ func (q *Queries) SessionReadHeads(ctx context.Context, db DBTX, ids []pgtype.UU
 
 const sessionReadPath = `-- name: SessionReadPath :many
 SELECT a.place::bigint AS place, r.owner::uuid AS owner, r.high::bigint AS high,
-    (CASE WHEN $1::timestamptz IS NULL THEN r.low ELSE session_since(r.owner, r.low, r.high, $1::timestamptz) END)::bigint AS low
+    (CASE WHEN $1::timestamptz IS NULL THEN r.low
+        ELSE session_since(r.owner, r.low, r.high, $1::timestamptz) END)::bigint AS low
 FROM unnest((SELECT $2::uuid[])) WITH ORDINALITY AS a (id, place)
 JOIN session_counters c ON c.session_id = a.id
 LEFT JOIN session_branches b ON b.session_id = a.id, LATERAL (
     SELECT p.owner, p.low, p.high
-    FROM session_path(a.id, CASE WHEN $3::boolean THEN coalesce(b.base, 0) - 1 END, $4::bigint, NULL, $5::bigint) AS p (owner, low, high)
+    FROM session_path(a.id, CASE WHEN $3::boolean THEN coalesce(b.base, 0) - 1 END, $4::bigint, NULL,
+        $5::bigint) AS p (owner, low, high)
     UNION ALL
     SELECT a.id, greatest($4::bigint, coalesce(b.base, 0)), c.next_sequence - 1 WHERE $3::boolean
 ) AS r
@@ -109,8 +114,8 @@ type SessionReadPathRow struct {
 	Low   int64
 }
 
-// Index: session_branches_pkey, session_counters_pkey. The ranges of messages that from_sequence and since select of transcripts, or of all
-// branches; most, if the last messages are read of transcripts, bounds those of each.
+// Index: session_branches_pkey, session_counters_pkey. The ranges of messages that from_sequence and since select of
+// transcripts, or of all branches; most, if the last messages are read of transcripts, bounds those of each.
 func (q *Queries) SessionReadPath(ctx context.Context, db DBTX, arg SessionReadPathParams) ([]SessionReadPathRow, error) {
 	rows, err := db.Query(ctx, sessionReadPath,
 		arg.Since,
@@ -155,7 +160,8 @@ WITH asked AS NOT MATERIALIZED (
     ) AS i
 ), summary AS (
     SELECT DISTINCT ON (s.place) s.place, s.sequence, s.covered FROM (
-        SELECT i.place, i.sequence, CASE WHEN (i.metadata #> '{summary,to}')::text ~ '^[0-9]{1,18}$' THEN (i.metadata #>> '{summary,to}')::bigint END AS covered
+        SELECT i.place, i.sequence, CASE WHEN (i.metadata #> '{summary,to}')::text ~ '^[0-9]{1,18}$'
+            THEN (i.metadata #>> '{summary,to}')::bigint END AS covered
         FROM instructions i WHERE i.kind = 'summary'
     ) AS s
     WHERE s.covered < s.sequence
@@ -165,7 +171,8 @@ WITH asked AS NOT MATERIALIZED (
     FROM asked a LEFT JOIN summary s ON s.place = a.place,
         session_tail(a.id, coalesce(s.covered + 1, 0), $2::bigint, $3::bigint) AS t (owner, low, high, cut)
 )
-SELECT t.place, t.owner::uuid AS owner, t.low::bigint AS low, t.high::bigint AS high, true AS in_tail, t.cut::boolean AS cut FROM tail t
+SELECT t.place, t.owner::uuid AS owner, t.low::bigint AS low, t.high::bigint AS high, true AS in_tail,
+t.cut::boolean AS cut FROM tail t
 UNION ALL
 SELECT o.place, o.owner, o.sequence, o.sequence, false, false FROM (
     SELECT i.owner, i.place, i.sequence, row_number() OVER (PARTITION BY i.place ORDER BY i.sequence DESC) AS number
@@ -191,8 +198,9 @@ type SessionReadPromptRow struct {
 	Cut    bool
 }
 
-// Index: messages_session_id_instruction_idx. The ranges of what goes into prompts (repo.ReadSessions.Tokens): the newest messages, in_tail,
-// whose ranges may be empty, with whether there are others before them (cut), and the summary and instructions before.
+// Index: messages_session_id_instruction_idx. The ranges of what goes into prompts (repo.ReadSessions.Tokens): the
+// newest messages, in_tail, whose ranges may be empty, with whether there are others before them (cut), and the summary
+// and instructions before.
 func (q *Queries) SessionReadPrompt(ctx context.Context, db DBTX, arg SessionReadPromptParams) ([]SessionReadPromptRow, error) {
 	rows, err := db.Query(ctx, sessionReadPrompt, arg.Ids, arg.Most, arg.Tokens)
 	if err != nil {
@@ -222,10 +230,12 @@ func (q *Queries) SessionReadPrompt(ctx context.Context, db DBTX, arg SessionRea
 
 const sessionReadRanges = `-- name: SessionReadRanges :many
 SELECT t.session_id, t.sequence, t.id, t.role, t.kind, t.call_id,
-    CASE WHEN t.fits AND (SELECT $1::boolean) THEN t.content END AS content, CASE WHEN t.fits THEN t.metadata END AS metadata,
+    CASE WHEN t.fits AND (SELECT $1::boolean) THEN t.content END AS content, CASE WHEN t.fits
+        THEN t.metadata END AS metadata,
     CASE WHEN t.fits AND (SELECT $2::boolean) THEN t.payload END AS payload,
     t.occurred_at, t.created_at, t.follows, t.tokens, t.counter, t.size, r.place
-FROM ROWS FROM (unnest((SELECT $3::uuid[])), unnest((SELECT $4::bigint[])), unnest((SELECT $5::bigint[])), unnest((SELECT $6::bigint[])))
+FROM ROWS FROM (unnest((SELECT $3::uuid[])), unnest((SELECT $4::bigint[])), unnest((SELECT $5::bigint[])),
+    unnest((SELECT $6::bigint[])))
     WITH ORDINALITY AS r (owner, low, high, share, place), LATERAL (
     SELECT z.session_id, z.sequence, z.id, z.role, z.kind, z.call_id, z.content, z.metadata, z.payload, z.occurred_at, z.created_at, z.follows, z.tokens, z.counter, z.bytes, z.size, (sum(z.size) OVER (ROWS UNBOUNDED PRECEDING)) <= r.share AS fits
     FROM (
@@ -274,10 +284,11 @@ type SessionReadRangesRow struct {
 	Place      interface{}
 }
 
-// Index: messages_pkey, session_branches_pkey. The first messages of each range, or backwards the last ones, whose place is that of the
-// range, with the size of what is asked for; of sessions that have branches, or are forks, only if branched. A row has no metadata,
-// content and payload if with it there are more bytes than its range's share: the caller decides what there is room for. No size is found
-// out by reading a value that is stored out of line. One of first_messages and last_messages is 0.
+// Index: messages_pkey, session_branches_pkey. The first messages of each range, or backwards the last ones, whose
+// place is that of the range, with the size of what is asked for; of sessions that have branches, or are forks, only if
+// branched. A row has no metadata, content and payload if with it there are more bytes than its range's share: the
+// caller decides what there is room for. No size is found out by reading a value that is stored out of line. One of
+// first_messages and last_messages is 0.
 func (q *Queries) SessionReadRanges(ctx context.Context, db DBTX, arg SessionReadRangesParams) ([]SessionReadRangesRow, error) {
 	rows, err := db.Query(ctx, sessionReadRanges,
 		arg.WithContent,
@@ -326,10 +337,13 @@ func (q *Queries) SessionReadRanges(ctx context.Context, db DBTX, arg SessionRea
 }
 
 const sessionReadState = `-- name: SessionReadState :many
-SELECT v.session_id, v.name, v.scope_version, coalesce(v.key, '')::text AS key, coalesce(v.version, 0)::bigint AS version,
-    coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at, (CASE WHEN v.total <= $1::bigint THEN v.value END)::json AS value
+SELECT v.session_id, v.name, v.scope_version, coalesce(v.key, '')::text AS key,
+coalesce(v.version, 0)::bigint AS version,
+    coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at,
+    (CASE WHEN v.total <= $1::bigint THEN v.value END)::json AS value
 FROM (
-    SELECT k.session_id, k.name, k.version AS scope_version, t.key, t.value, t.version, t.updated_at, sum(t.bytes) OVER (ROWS UNBOUNDED PRECEDING) AS total
+    SELECT k.session_id, k.name, k.version AS scope_version, t.key, t.value, t.version, t.updated_at,
+    sum(t.bytes) OVER (ROWS UNBOUNDED PRECEDING) AS total
     FROM (
         SELECT o.id, o.session_id, o.name, o.version FROM state_scopes o
         WHERE o.session_id = ANY (CAST((SELECT $2::uuid[]) AS uuid[]))
@@ -338,7 +352,8 @@ FROM (
         WHERE o.namespace = $3::text AND o.name = ANY (CAST((SELECT $4::text[]) AS text[]))
     ) AS k
     LEFT JOIN LATERAL (
-        SELECT s.key, s.value, s.version, s.updated_at, s.bytes FROM state_values s WHERE s.scope_id = k.id LIMIT $5::integer
+        SELECT s.key, s.value, s.version, s.updated_at, s.bytes FROM state_values s
+            WHERE s.scope_id = k.id LIMIT $5::integer
     ) AS t ON true
     LIMIT $5::integer
 ) AS v
@@ -362,8 +377,9 @@ type SessionReadStateRow struct {
 	Value        []byte
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. The keys of scopes, in any order, and
-// a row without a key for a scope that has none. Of more than max_rows, or of values above max_bytes, there are not all, and the read fails.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. The keys of scopes, in any
+// order, and a row without a key for a scope that has none. Of more than max_rows, or of values above max_bytes, there
+// are not all, and the read fails.
 func (q *Queries) SessionReadState(ctx context.Context, db DBTX, arg SessionReadStateParams) ([]SessionReadStateRow, error) {
 	rows, err := db.Query(ctx, sessionReadState,
 		arg.MaxBytes,

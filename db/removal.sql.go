@@ -14,10 +14,13 @@ import (
 
 const actionForget = `-- name: ActionForget :execrows
 UPDATE actions a
-SET created_by = nullif(a.created_by, $1::text), strategy_actor = nullif(a.strategy_actor, $1), execution_actor = nullif(a.execution_actor, $1),
-    review_actor = nullif(a.review_actor, $1), apply_actor = nullif(a.apply_actor, $1), estimation_actor = nullif(a.estimation_actor, $1),
+SET created_by = nullif(a.created_by, $1::text), strategy_actor = nullif(a.strategy_actor, $1),
+execution_actor = nullif(a.execution_actor, $1),
+    review_actor = nullif(a.review_actor, $1), apply_actor = nullif(a.apply_actor, $1),
+    estimation_actor = nullif(a.estimation_actor, $1),
     invariant_actor = nullif(a.invariant_actor, $1), version = a.version + 1
-WHERE $1 IN (a.created_by, a.strategy_actor, a.execution_actor, a.review_actor, a.apply_actor, a.estimation_actor, a.invariant_actor)
+WHERE $1 IN (a.created_by, a.strategy_actor, a.execution_actor, a.review_actor, a.apply_actor, a.estimation_actor,
+    a.invariant_actor)
     AND (cardinality($2::text[]) = 0 OR a.namespace = ANY ($2::text[]))
 `
 
@@ -40,9 +43,12 @@ WITH meant AS MATERIALIZED (
     SELECT e.id, (SELECT true FROM audit_holds h WHERE h.kind = 'plan' AND h.subject = e.plan_id) IS NOT NULL
         OR (SELECT true FROM audit_holds h WHERE h.kind = 'session' AND h.subject = e.session_id) IS NOT NULL AS held
     FROM audit_entries e
-    WHERE e.id = ANY ($1::uuid[]) AND (cardinality($2::text[]) = 0 OR coalesce(e.namespace, 'local') = ANY ($2::text[])) AND (e.actor = ANY ($3::text[]) OR e.user_name = ANY ($3::text[]) OR e.project = ANY ($3::text[])
+    WHERE e.id = ANY ($1::uuid[]) AND (cardinality($2::text[]) = 0
+        OR coalesce(e.namespace, 'local') = ANY ($2::text[])) AND (e.actor = ANY ($3::text[])
+        OR e.user_name = ANY ($3::text[]) OR e.project = ANY ($3::text[])
         OR e.details::text <> '{}' AND e.type NOT IN ('audit_pruned', 'audit_gap') AND NOT (e.type = 'entity_deleted'
-            AND e.details::text ~ '^[{]"entity":("session","messages":[0-9]+,"plans":[0-9]+,"state_keys":[0-9]+|"plan","action":"[^"]*","stage":"[a-z_/]*","version":[0-9]+)[}]$')
+            AND e.details::text ~ ('^[{]"entity":("session","messages":[0-9]+,"plans":[0-9]+,"state_keys":[0-9]+'
+                || '|"plan","action":"[^"]*","stage":"[a-z_/]*","version":[0-9]+)[}]$'))
         OR $4::boolean AND e.user_name IS NOT NULL)
 ), erased AS (
     UPDATE audit_entries e
@@ -68,8 +74,8 @@ type AuditEraseRow struct {
 	Held   int64
 }
 
-// Index: audit_entries_pkey, audit_holds_pkey. Erases the names in entries, and their details; about_them: also their users. What a prune or a gap
-// states stays, and what a deletion says of itself. AuditPruneBegin comes first.
+// Index: audit_entries_pkey, audit_holds_pkey. Erases the names in entries, and their details; about_them: also their
+// users. What a prune or a gap states stays, and what a deletion says of itself. AuditPruneBegin comes first.
 func (q *Queries) AuditErase(ctx context.Context, db DBTX, arg AuditEraseParams) (AuditEraseRow, error) {
 	row := db.QueryRow(ctx, auditErase,
 		arg.Ids,
@@ -85,7 +91,8 @@ func (q *Queries) AuditErase(ctx context.Context, db DBTX, arg AuditEraseParams)
 const auditQuarantineForget = `-- name: AuditQuarantineForget :execrows
 DELETE FROM audit_quarantine q
 WHERE position($1::bytea IN q.document) > 0
-    AND (cardinality($2::bytea[]) = 0 OR EXISTS (SELECT FROM unnest($2::bytea[]) AS n (member) WHERE position(n.member IN q.document) > 0)
+    AND (cardinality($2::bytea[]) = 0 OR EXISTS (SELECT FROM unnest($2::bytea[]) AS n (member)
+        WHERE position(n.member IN q.document) > 0)
         OR $3::boolean AND position('"namespace":'::bytea IN q.document) = 0)
 `
 
@@ -115,7 +122,8 @@ WITH RECURSIVE forks AS (
     ) AS b
     WHERE s.namespace = ANY ($1::text[]) AND s.owner = $2::text
     UNION
-    SELECT b.session_id FROM forks h, LATERAL (SELECT session_branches.session_id FROM session_branches WHERE session_branches.parent_id = h.session_id OFFSET 0) AS b
+    SELECT b.session_id FROM forks h, LATERAL (SELECT session_branches.session_id FROM session_branches
+        WHERE session_branches.parent_id = h.session_id OFFSET 0) AS b
 )
 SELECT h.session_id FROM forks h WHERE session_held(NULL, h.session_id) LIMIT 1
 `
@@ -125,8 +133,9 @@ type ForkHeldParams struct {
 	Owner      string
 }
 
-// Index: sessions_namespace_owner_created_at_idx, session_branches_parent_id_idx, session_branches_importer_idx. A session that a hold keeps,
-// and which has messages of somebody's sessions, or that came with their imports. OFFSET 0 has each looked up by the index.
+// Index: sessions_namespace_owner_created_at_idx, session_branches_parent_id_idx, session_branches_importer_idx. A
+// session that a hold keeps, and which has messages of somebody's sessions, or that came with their imports. OFFSET 0
+// has each looked up by the index.
 func (q *Queries) ForkHeld(ctx context.Context, db DBTX, arg ForkHeldParams) (pgtype.UUID, error) {
 	row := db.QueryRow(ctx, forkHeld, arg.Namespaces, arg.Owner)
 	var session_id pgtype.UUID
@@ -139,13 +148,16 @@ WITH RECURSIVE places AS (
     (SELECT l.namespace, l.kind FROM leases l ORDER BY l.namespace, l.kind LIMIT 1)
     UNION ALL
     SELECT n.namespace, n.kind FROM places p CROSS JOIN LATERAL (
-        SELECT l.namespace, l.kind FROM leases l WHERE (l.namespace, l.kind) > (p.namespace, p.kind) ORDER BY l.namespace, l.kind LIMIT 1
+        SELECT l.namespace, l.kind FROM leases l WHERE (l.namespace, l.kind) > (p.namespace, p.kind)
+            ORDER BY l.namespace, l.kind LIMIT 1
     ) AS n
 ), found AS MATERIALIZED (
     SELECT n.at FROM places p CROSS JOIN LATERAL (
-        SELECT l.ctid::tid AS at FROM leases l WHERE l.namespace = p.namespace AND l.kind = p.kind AND l.name = $1::text
+        SELECT l.ctid::tid AS at FROM leases l WHERE l.namespace = p.namespace AND l.kind = p.kind
+            AND l.name = $1::text
         UNION ALL
-        SELECT l.ctid::tid FROM leases l WHERE l.namespace = p.namespace AND l.kind = p.kind AND l.name > $1 || '#' AND l.name < $1 || '#:'
+        SELECT l.ctid::tid FROM leases l WHERE l.namespace = p.namespace AND l.kind = p.kind AND l.name > $1 || '#'
+            AND l.name < $1 || '#:'
             AND substr(l.name, length($1) + 2) ~ '^([1-9][0-9]{0,2}|1000)$'
     ) AS n
     WHERE cardinality($2::text[]) = 0 OR p.namespace = ANY ($2::text[])
@@ -163,8 +175,9 @@ type LeaseForgetParams struct {
 	Namespaces []string
 }
 
-// Index: leases_pkey. Removes the rows of leases with a name, and of its slots, that nobody holds, whatever their namespace and kind, and counts
-// those that stay. The next fence is larger: so a row stays whose fence the clock, which has stepped back, has not reached.
+// Index: leases_pkey. Removes the rows of leases with a name, and of its slots, that nobody holds, whatever their
+// namespace and kind, and counts those that stay. The next fence is larger: so a row stays whose fence the clock, which
+// has stepped back, has not reached.
 func (q *Queries) LeaseForget(ctx context.Context, db DBTX, arg LeaseForgetParams) (int64, error) {
 	row := db.QueryRow(ctx, leaseForget, arg.Name, arg.Namespaces)
 	var stay int64
@@ -176,14 +189,17 @@ const messageErase = `-- name: MessageErase :one
 WITH RECURSIVE forks AS (
     SELECT $1::uuid AS id
     UNION
-    SELECT b.session_id FROM forks h, LATERAL (SELECT session_branches.session_id FROM session_branches WHERE session_branches.parent_id = h.id OFFSET 0) AS b
+    SELECT b.session_id FROM forks h, LATERAL (SELECT session_branches.session_id FROM session_branches
+        WHERE session_branches.parent_id = h.id OFFSET 0) AS b
 ), kept AS MATERIALIZED (
     SELECT coalesce(bool_or(session_held(NULL, h.id)), false) AS held FROM forks h
 ), page AS MATERIALIZED (
     SELECT m.sequence FROM messages m
     WHERE m.session_id = $1::uuid AND m.sequence > $2
-        AND NOT (SELECT k.held FROM kept k) AND (SELECT true FROM session_branches b WHERE b.parent_id = $1::uuid LIMIT 1)
-        AND (m.content <> 'erased' OR m.payload IS NOT NULL OR m.metadata::text <> '{}' OR coalesce(m.kind, m.call_id, m.counter) IS NOT NULL OR m.tokens IS NOT NULL)
+        AND NOT (SELECT k.held FROM kept k) AND (SELECT true FROM session_branches b
+            WHERE b.parent_id = $1::uuid LIMIT 1)
+        AND (m.content <> 'erased' OR m.payload IS NOT NULL OR m.metadata::text <> '{}'
+            OR coalesce(m.kind, m.call_id, m.counter) IS NOT NULL OR m.tokens IS NOT NULL)
     ORDER BY m.sequence LIMIT $3
 ), erased AS (
     UPDATE messages m
@@ -191,7 +207,8 @@ WITH RECURSIVE forks AS (
     WHERE m.session_id = $1::uuid AND m.sequence = ANY (ARRAY(SELECT p.sequence FROM page p))
     RETURNING m.sequence
 )
-SELECT count(*) AS erased, coalesce(max(e.sequence), -1)::bigint AS reached, (SELECT k.held FROM kept k)::boolean AS held FROM erased e
+SELECT count(*) AS erased, coalesce(max(e.sequence), -1)::bigint AS reached,
+(SELECT k.held FROM kept k)::boolean AS held FROM erased e
 `
 
 type MessageEraseParams struct {
@@ -206,8 +223,9 @@ type MessageEraseRow struct {
 	Held    bool
 }
 
-// Index: messages_pkey, messages_pkey or messages_session_id_id_key, session_branches_parent_id_idx. Replaces the messages of a session, which may be deleted, that
-// its forks have, behind one: unless a hold keeps the session, or a fork which has them. Then held says so.
+// Index: messages_pkey, messages_pkey or messages_session_id_id_key, session_branches_parent_id_idx. Replaces the
+// messages of a session, which may be deleted, that its forks have, behind one: unless a hold keeps the session, or a
+// fork which has them. Then held says so.
 func (q *Queries) MessageErase(ctx context.Context, db DBTX, arg MessageEraseParams) (MessageEraseRow, error) {
 	row := db.QueryRow(ctx, messageErase, arg.ID, arg.AfterSequence, arg.MaxRows)
 	var i MessageEraseRow
@@ -231,7 +249,8 @@ SELECT DISTINCT n.scope::boolean AS scope, n.name::text AS name FROM (
     UNION ALL SELECT false, e.user_name FROM audit_entries e
     UNION ALL SELECT false, e.project FROM audit_entries e
 ) AS n
-WHERE (n.scope, n.name) > ($1::boolean, $2::text) AND n.name IS NOT NULL -- that of a session's own scope
+WHERE (n.scope, n.name) > ($1::boolean, $2::text)
+    AND n.name IS NOT NULL -- that of a session's own scope
 ORDER BY n.scope::boolean, n.name::text LIMIT 10000
 `
 
@@ -272,11 +291,13 @@ SELECT (coalesce(
     (SELECT true FROM plans p WHERE p.namespace = $1::text ORDER BY p.id LIMIT 1),
     (SELECT true FROM actions a WHERE a.server = '' AND a.namespace = $1::text ORDER BY a.name LIMIT 1),
     (SELECT true FROM streams t WHERE t.namespace = $1::text ORDER BY t.key LIMIT 1),
-    (SELECT true FROM state_scopes o WHERE o.namespace = $1::text ORDER BY o.name LIMIT 1), false))::boolean AS has
+    (SELECT true FROM state_scopes o WHERE o.namespace = $1::text ORDER BY o.name LIMIT 1),
+    false))::boolean AS has
 `
 
-// Index: sessions_namespace_created_at_idx, plans_namespace_id_idx, actions_server_namespace_name_idx, streams_namespace_key_began_key,
-// state_scopes_namespace_name_key. By order: the planner would else read a table whole, of which it thinks that most have the namespace.
+// Index: sessions_namespace_created_at_idx, plans_namespace_id_idx, actions_server_namespace_name_idx,
+// streams_namespace_key_began_key, state_scopes_namespace_name_key. By order: the planner would else read a table
+// whole, of which it thinks that most have the namespace.
 func (q *Queries) NamespaceHas(ctx context.Context, db DBTX, namespace string) (bool, error) {
 	row := db.QueryRow(ctx, namespaceHas, namespace)
 	var has bool
@@ -290,7 +311,8 @@ WITH RECURSIVE own AS (
     UNION ALL
     SELECT n.namespace FROM own f CROSS JOIN LATERAL (
         SELECT least((SELECT s.namespace FROM sessions s WHERE s.namespace > f.namespace ORDER BY s.namespace LIMIT 1),
-            (SELECT o.namespace FROM state_scopes o WHERE o.namespace > f.namespace ORDER BY o.namespace LIMIT 1)) AS namespace OFFSET 0
+            (SELECT o.namespace FROM state_scopes o WHERE o.namespace > f.namespace
+                ORDER BY o.namespace LIMIT 1)) AS namespace OFFSET 0
     ) AS n WHERE n.namespace IS NOT NULL
 ), leased AS (
     SELECT ''::text COLLATE "C" AS namespace
@@ -299,12 +321,13 @@ WITH RECURSIVE own AS (
         SELECT l.namespace FROM leases l WHERE l.namespace > f.namespace ORDER BY l.namespace LIMIT 1
     ) AS n
 )
-SELECT n.namespace::text AS namespace FROM (SELECT f.namespace COLLATE "C" FROM own f UNION SELECT f.namespace FROM leased f) AS n (namespace)
+SELECT n.namespace::text AS namespace FROM (SELECT f.namespace COLLATE "C" FROM own f UNION SELECT f.namespace
+    FROM leased f) AS n (namespace)
 WHERE n.namespace <> ''
 `
 
-// Index: sessions_namespace_created_at_idx, state_scopes_namespace_name_key, leases_pkey. Each namespace is looked up from the one before. The order
-// of those of leases is that of their bytes.
+// Index: sessions_namespace_created_at_idx, state_scopes_namespace_name_key, leases_pkey. Each namespace is looked up
+// from the one before. The order of those of leases is that of their bytes.
 func (q *Queries) NamespacesOfAll(ctx context.Context, db DBTX) ([]string, error) {
 	rows, err := db.Query(ctx, namespacesOfAll)
 	if err != nil {
@@ -329,17 +352,22 @@ const planForget = `-- name: PlanForget :one
 
 WITH found AS MATERIALIZED (
     SELECT DISTINCT f.plan_id FROM (
-        SELECT h.plan_id FROM plan_history h WHERE h.actor = $1::text AND h.plan_id > $2 ORDER BY h.plan_id LIMIT $3
+        SELECT h.plan_id FROM plan_history h WHERE h.actor = $1::text AND h.plan_id > $2
+            ORDER BY h.plan_id LIMIT $3
     ) AS f
 ), locked AS MATERIALIZED (
-    SELECT p.id, p.projects, p.namespace, p.session_id, p.state IN ('queued', 'processing', 'complete') AS busy FROM plans p
-    WHERE p.id = ANY (ARRAY(SELECT f.plan_id FROM found f)) AND (cardinality($4::text[]) = 0 OR p.namespace = ANY ($4::text[]))
+    SELECT p.id, p.projects, p.namespace, p.session_id, p.state IN ('queued', 'processing', 'complete') AS busy
+        FROM plans p
+    WHERE p.id = ANY (ARRAY(SELECT f.plan_id FROM found f))
+        AND (cardinality($4::text[]) = 0 OR p.namespace = ANY ($4::text[]))
     ORDER BY p.id FOR NO KEY UPDATE
 ), judged AS MATERIALIZED (
-    SELECT l.id, l.projects, l.busy, session_held(l.namespace, l.session_id) AS held, NOT l.busy AND h.used AS used, NOT l.busy AND (h.used OR h.ran) AS ran,
+    SELECT l.id, l.projects, l.busy, session_held(l.namespace, l.session_id) AS held, NOT l.busy AND h.used AS used,
+    NOT l.busy AND (h.used OR h.ran) AS ran,
         coalesce(h.failed[1], false) AS failed, coalesce(h.cancelled[1], false) AS cancelled, h.used AS made
     FROM locked l, LATERAL (
-        SELECT coalesce(bool_or(e.transition = 'use' AND e.actor = $1), false) AS used, coalesce(bool_or(e.transition = 'start' AND e.actor = $1), false) AS ran,
+        SELECT coalesce(bool_or(e.transition = 'use' AND e.actor = $1), false) AS used,
+        coalesce(bool_or(e.transition = 'start' AND e.actor = $1), false) AS ran,
             array_agg(e.actor = $1 ORDER BY e.version DESC) FILTER (WHERE e.to_state = 'errored') AS failed,
             array_agg(e.actor = $1 ORDER BY e.version DESC) FILTER (WHERE e.to_state = 'cancelled') AS cancelled
         FROM plan_history e WHERE e.plan_id = l.id
@@ -354,27 +382,37 @@ WITH found AS MATERIALIZED (
     UPDATE plan_claims c SET owner = 'erased' FROM judged j WHERE c.plan_id = j.id AND c.owner = $1 AND NOT j.held
 ), altered AS (
     UPDATE plans p
-    SET error_message = CASE WHEN (j.failed OR j.used) AND p.error_message IS NOT NULL THEN 'erased' ELSE p.error_message END,
+    SET error_message = CASE WHEN (j.failed OR j.used) AND p.error_message IS NOT NULL THEN 'erased'
+        ELSE p.error_message END,
         error_details = CASE WHEN NOT (j.failed OR j.used) THEN p.error_details END,
-        cancel_reason = CASE WHEN (j.cancelled OR j.used) AND p.cancel_reason IS NOT NULL THEN 'erased' ELSE p.cancel_reason END,
+        cancel_reason = CASE WHEN (j.cancelled OR j.used) AND p.cancel_reason IS NOT NULL THEN 'erased'
+            ELSE p.cancel_reason END,
         last_checkpoint_id = CASE WHEN NOT j.ran THEN p.last_checkpoint_id END,
         name = CASE WHEN NOT j.used THEN p.name END, key = CASE WHEN NOT j.used THEN p.key END,
         automation_profile = CASE WHEN NOT j.used THEN p.automation_profile END,
-        automation_profile_source = CASE WHEN NOT j.used THEN p.automation_profile_source END, trace = CASE WHEN NOT j.used THEN p.trace END,
-        description = CASE WHEN j.used THEN '' ELSE p.description END, definition_of_done = CASE WHEN j.used THEN '' ELSE p.definition_of_done END,
+        automation_profile_source = CASE WHEN NOT j.used THEN p.automation_profile_source END, trace = CASE
+            WHEN NOT j.used THEN p.trace END,
+        description = CASE WHEN j.used THEN '' ELSE p.description END, definition_of_done = CASE WHEN j.used THEN ''
+            ELSE p.definition_of_done END,
         automation_snapshot = CASE WHEN j.used THEN '{}' ELSE p.automation_snapshot END,
-        argument_names = CASE WHEN j.used THEN '{}' ELSE p.argument_names END, argument_values = CASE WHEN j.used THEN '{}' ELSE p.argument_values END,
-        invariants = CASE WHEN j.used THEN '{}' ELSE p.invariants END, invariant_sources = CASE WHEN j.used THEN '{}' ELSE p.invariant_sources END,
-        projects = CASE WHEN j.used THEN '{}' ELSE p.projects END, project_aliases = CASE WHEN j.used THEN '{}' ELSE p.project_aliases END,
+        argument_names = CASE WHEN j.used THEN '{}' ELSE p.argument_names END, argument_values = CASE WHEN j.used
+            THEN '{}' ELSE p.argument_values END,
+        invariants = CASE WHEN j.used THEN '{}' ELSE p.invariants END, invariant_sources = CASE WHEN j.used THEN '{}'
+            ELSE p.invariant_sources END,
+        projects = CASE WHEN j.used THEN '{}' ELSE p.projects END, project_aliases = CASE WHEN j.used THEN '{}'
+            ELSE p.project_aliases END,
         project_read_onlys = CASE WHEN j.used THEN '{}' ELSE p.project_read_onlys END
     FROM judged j WHERE p.id = j.id AND NOT j.held AND (j.failed OR j.cancelled OR j.ran)
     RETURNING p.id
 ), unlisted AS (
-    DELETE FROM plan_projects l USING (SELECT j.id, x.project FROM judged j, unnest(j.projects) AS x (project) WHERE j.used AND NOT j.held) AS n
+    DELETE FROM plan_projects l USING (SELECT j.id, x.project FROM judged j, unnest(j.projects) AS x (project)
+        WHERE j.used AND NOT j.held) AS n
     WHERE l.project = n.project AND l.plan_id = n.id
 )
-SELECT (SELECT f.plan_id FROM found f ORDER BY f.plan_id DESC LIMIT 1)::uuid AS reached, (SELECT count(*) FROM events)::bigint AS events,
-    (SELECT count(*) FROM altered)::bigint AS altered, count(*) FILTER (WHERE j.held) AS held, count(*) FILTER (WHERE j.busy AND j.made AND NOT j.held) AS live
+SELECT (SELECT f.plan_id FROM found f ORDER BY f.plan_id DESC LIMIT 1)::uuid AS reached,
+(SELECT count(*) FROM events)::bigint AS events,
+    (SELECT count(*) FROM altered)::bigint AS altered, count(*) FILTER (WHERE j.held) AS held,
+    count(*) FILTER (WHERE j.busy AND j.made AND NOT j.held) AS live
 FROM judged j
 `
 
@@ -394,9 +432,10 @@ type PlanForgetRow struct {
 }
 
 // Names stand for somebody in namespaces; none given: in all. What has no namespace is in the default one.
-// Index: plan_history_actor_plan_id_idx, plans_pkey, plan_history_pkey, plan_projects_pkey, plan_claims_pkey. Replaces what somebody did and said in the
-// history of plans, behind one; the texts of plans that they made, unless these have work (rules.IsOpen); and those that say why a plan failed or
-// was cancelled, if that is by them. What a sweep writes beside it names nobody.
+// Index: plan_history_actor_plan_id_idx, plans_pkey, plan_history_pkey, plan_projects_pkey, plan_claims_pkey. Replaces
+// what somebody did and said in the history of plans, behind one; the texts of plans that they made, unless these have
+// work (rules.IsOpen); and those that say why a plan failed or was cancelled, if that is by them. What a sweep writes
+// beside it names nobody.
 func (q *Queries) PlanForget(ctx context.Context, db DBTX, arg PlanForgetParams) (PlanForgetRow, error) {
 	row := db.QueryRow(ctx, planForget,
 		arg.Name,
@@ -424,7 +463,8 @@ WITH RECURSIVE made AS (
 SELECT m.id FROM made m
 `
 
-// Index: plans_session_id_key_key, plans_parent_id_id_idx. The plans that were made for sessions, which may be deleted, and those below them.
+// Index: plans_session_id_key_key, plans_parent_id_id_idx. The plans that were made for sessions, which may be deleted,
+// and those below them.
 func (q *Queries) PlanListMade(ctx context.Context, db DBTX, sessionIds []pgtype.UUID) ([]pgtype.UUID, error) {
 	rows, err := db.Query(ctx, planListMade, sessionIds)
 	if err != nil {
@@ -449,13 +489,16 @@ const removalLeft = `-- name: RemovalLeft :one
 SELECT (coalesce((SELECT true FROM session_remains r ORDER BY r.session_id LIMIT 1), false)
     OR EXISTS (SELECT FROM streams s
         WHERE s.expires_at = 'epoch' AND (EXISTS (SELECT FROM stream_parts p WHERE p.stream_id = s.id)
-            OR EXISTS (SELECT FROM streams newer WHERE newer.namespace = s.namespace AND newer.key = s.key AND newer.began > s.began)
-            OR NOT EXISTS (SELECT FROM streams older WHERE older.namespace = s.namespace AND older.key = s.key AND older.began < s.began AND older.expires_at > 'epoch'))
+            OR EXISTS (SELECT FROM streams newer WHERE newer.namespace = s.namespace AND newer.key = s.key
+                AND newer.began > s.began)
+            OR NOT EXISTS (SELECT FROM streams older WHERE older.namespace = s.namespace AND older.key = s.key
+                AND older.began < s.began AND older.expires_at > 'epoch'))
     ))::boolean
 `
 
-// Index: session_remains_pkey, streams_expires_at_idx, stream_parts_pkey, streams_namespace_key_began_key. Whether SessionRemove,
-// StreamPartRemove or StreamRemove would find anything if nobody else was at it: what others have locked is still there.
+// Index: session_remains_pkey, streams_expires_at_idx, stream_parts_pkey, streams_namespace_key_began_key. Whether
+// SessionRemove, StreamPartRemove or StreamRemove would find anything if nobody else was at it: what others have locked
+// is still there.
 func (q *Queries) RemovalLeft(ctx context.Context, db DBTX) (bool, error) {
 	row := db.QueryRow(ctx, removalLeft)
 	var column_1 bool
@@ -467,17 +510,22 @@ const sessionCountIdle = `-- name: SessionCountIdle :one
 SELECT count(*) AS sessions, coalesce(extract(epoch FROM max(i.since - i.active_at)), 0)::float8 AS seconds
 FROM (
     SELECT a.session_id, a.active_at, n.namespace, n.since
-    FROM ROWS FROM (unnest((SELECT $1::text[])), unnest((SELECT $2::timestamptz[]))) AS n (namespace, since), LATERAL (
+    FROM ROWS FROM (unnest((SELECT $1::text[])), unnest((SELECT $2::timestamptz[]))) AS n (namespace,
+        since), LATERAL (
         SELECT session_activity.session_id, session_activity.active_at FROM session_activity
         WHERE session_activity.namespace = n.namespace AND session_activity.active_at < date_trunc('minute', n.since)
-            AND (SELECT true FROM session_holds h WHERE h.namespace = n.namespace AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000') IS NULL
+            AND (SELECT true FROM session_holds h WHERE h.namespace = n.namespace AND h.owner = ''
+                AND h.session_id = '00000000-0000-0000-0000-000000000000') IS NULL
         ORDER BY session_activity.active_at, session_activity.session_id LIMIT 10001
     ) AS a
     LIMIT 10001
-) AS i, LATERAL (SELECT greatest(s.updated_at, s.imported_at) AS updated_at, s.owner FROM sessions s WHERE s.id = i.session_id LIMIT 1) AS own
+) AS i, LATERAL (SELECT greatest(s.updated_at, s.imported_at) AS updated_at, s.owner FROM sessions s
+    WHERE s.id = i.session_id LIMIT 1) AS own
 WHERE own.updated_at < i.since
-    AND (SELECT true FROM session_holds h WHERE h.namespace = '' AND h.owner = '' AND h.session_id = i.session_id) IS NULL
-    AND (SELECT true FROM session_holds h WHERE h.namespace = i.namespace AND h.owner = own.owner AND h.session_id = '00000000-0000-0000-0000-000000000000') IS NULL
+    AND (SELECT true FROM session_holds h WHERE h.namespace = '' AND h.owner = ''
+        AND h.session_id = i.session_id) IS NULL
+    AND (SELECT true FROM session_holds h WHERE h.namespace = i.namespace AND h.owner = own.owner
+        AND h.session_id = '00000000-0000-0000-0000-000000000000') IS NULL
     AND session_in_use(i.session_id) IS NULL
 `
 
@@ -491,10 +539,11 @@ type SessionCountIdleRow struct {
 	Seconds  float64
 }
 
-// Index: session_holds_pkey, session_activity_namespace_active_at_idx, sessions_pkey. Counts the sessions of namespaces that nothing was
-// appended to since the minute of a time, and for how long it is over for the first one. Of the first 10,001 it leaves out those that a hold
-// keeps, or that are in use, and does not look for others in their place: what it reads is bounded. The constant tells the planner. session_held, of which the
-// conditions are, would take more than twice as long.
+// Index: session_holds_pkey, session_activity_namespace_active_at_idx, sessions_pkey. Counts the sessions of namespaces
+// that nothing was appended to since the minute of a time, and for how long it is over for the first one. Of the first
+// 10,001 it leaves out those that a hold keeps, or that are in use, and does not look for others in their place: what
+// it reads is bounded. The constant tells the planner. session_held, of which the conditions are, would take more than
+// twice as long.
 func (q *Queries) SessionCountIdle(ctx context.Context, db DBTX, arg SessionCountIdleParams) (SessionCountIdleRow, error) {
 	row := db.QueryRow(ctx, sessionCountIdle, arg.Namespaces, arg.Sinces)
 	var i SessionCountIdleRow
@@ -515,7 +564,8 @@ type SessionJudgeRow struct {
 	Inherited int64
 }
 
-// Index: sessions_pkey, session_branches_pkey. What a dry run asks of sessions. inherited is how many messages a fork has of others.
+// Index: sessions_pkey, session_branches_pkey. What a dry run asks of sessions. inherited is how many messages a fork
+// has of others.
 func (q *Queries) SessionJudge(ctx context.Context, db DBTX, ids []pgtype.UUID) ([]SessionJudgeRow, error) {
 	rows, err := db.Query(ctx, sessionJudge, ids)
 	if err != nil {
@@ -543,7 +593,8 @@ func (q *Queries) SessionJudge(ctx context.Context, db DBTX, ids []pgtype.UUID) 
 
 const streamForget = `-- name: StreamForget :execrows
 UPDATE streams s SET expires_at = 'epoch', status = CASE s.status WHEN 'open' THEN 'lapsed' ELSE s.status END
-WHERE s.owner = $1 AND s.expires_at > 'epoch' AND (cardinality($2::text[]) = 0 OR s.namespace = ANY ($2::text[]))
+WHERE s.owner = $1 AND s.expires_at > 'epoch' AND (cardinality($2::text[]) = 0
+    OR s.namespace = ANY ($2::text[]))
 `
 
 type StreamForgetParams struct {
@@ -582,16 +633,19 @@ const turnRemoveOld = `-- name: TurnRemoveOld :one
 
 WITH page AS MATERIALIZED (
     SELECT t.session_id, t.id, t.created_at FROM session_turns t
-    WHERE t.created_at >= $3 AND t.created_at < $1 ORDER BY t.created_at LIMIT $2::integer FOR UPDATE SKIP LOCKED
+    WHERE t.created_at >= $3 AND t.created_at < $1
+        ORDER BY t.created_at LIMIT $2::integer FOR UPDATE SKIP LOCKED
 ), judged AS MATERIALIZED (
     SELECT p.session_id, p.id, p.created_at, session_held(NULL, p.session_id) AS held FROM page p
 ), gone AS (
-    DELETE FROM session_turns t USING judged j WHERE t.session_id = j.session_id AND t.id = j.id AND NOT j.held RETURNING t.id
+    DELETE FROM session_turns t USING judged j WHERE t.session_id = j.session_id AND t.id = j.id AND NOT j.held
+        RETURNING t.id
 ), reached AS MATERIALIZED (
     SELECT max(p.created_at) AS at, count(*) AS found FROM page p
 )
 SELECT r.found, (SELECT count(*) FROM gone)::bigint AS removed, coalesce(r.at, $1)::timestamptz AS reached,
-    (SELECT count(*) FROM judged j, reached e WHERE j.held AND (j.created_at < e.at OR e.found < $2::integer))::bigint AS held
+    (SELECT count(*) FROM judged j, reached e WHERE j.held
+        AND (j.created_at < e.at OR e.found < $2::integer))::bigint AS held
 FROM reached r
 `
 
@@ -608,10 +662,11 @@ type TurnRemoveOldRow struct {
 	Held    int64
 }
 
-// What packages retention and erase need besides the contract. Who removes or replaces what a hold may keep locks HoldGate in a
-// statement before.
-// Index: session_turns_created_at_idx, session_turns_pkey. Removes up to max_rows records of turns, of which there are found, up to the
-// time that is reached. It waits for nobody. Those of that time that are held are found again, and counted then.
+// What packages retention and erase need besides the contract. Who removes or replaces what a hold may keep locks
+// HoldGate in a statement before.
+// Index: session_turns_created_at_idx, session_turns_pkey. Removes up to max_rows records of turns, of which there are
+// found, up to the time that is reached. It waits for nobody. Those of that time that are held are found again, and
+// counted then.
 func (q *Queries) TurnRemoveOld(ctx context.Context, db DBTX, arg TurnRemoveOldParams) (TurnRemoveOldRow, error) {
 	row := db.QueryRow(ctx, turnRemoveOld, arg.Before, arg.MaxRows, arg.NotBefore)
 	var i TurnRemoveOldRow

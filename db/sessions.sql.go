@@ -13,19 +13,22 @@ import (
 )
 
 const holdChange = `-- name: HoldChange :exec
-UPDATE session_holds SET created_at = greatest((created_at AT TIME ZONE 'UTC' + interval '1 microsecond') AT TIME ZONE 'UTC', statement_timestamp())
+UPDATE session_holds
+SET created_at = greatest((created_at AT TIME ZONE 'UTC' + interval '1 microsecond') AT TIME ZONE 'UTC',
+    statement_timestamp())
 WHERE namespace = '' AND owner = '' AND session_id = '00000000-0000-0000-0000-000000000000'
 `
 
-// Index: session_holds_pkey. Waits for the deletions under way, and keeps others waiting until the hold is committed. Who finds the
-// same time before and after it has locked the row has seen all holds.
+// Index: session_holds_pkey. Waits for the deletions under way, and keeps others waiting until the hold is committed.
+// Who finds the same time before and after it has locked the row has seen all holds.
 func (q *Queries) HoldChange(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, holdChange)
 	return err
 }
 
 const holdDelete = `-- name: HoldDelete :exec
-DELETE FROM session_holds WHERE namespace = $1 AND owner = $2 AND session_id = $3 AND (namespace <> '' OR session_id <> '00000000-0000-0000-0000-000000000000')
+DELETE FROM session_holds WHERE namespace = $1 AND owner = $2 AND session_id = $3
+    AND (namespace <> '' OR session_id <> '00000000-0000-0000-0000-000000000000')
 `
 
 type HoldDeleteParams struct {
@@ -45,7 +48,8 @@ SELECT h.reason FROM session_holds h
 WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000' FOR SHARE
 `
 
-// Index: session_holds_pkey. Locks what every new hold changes, before a deletion: no hold begins until the transaction ends.
+// Index: session_holds_pkey. Locks what every new hold changes, before a deletion: no hold begins until the transaction
+// ends.
 func (q *Queries) HoldGate(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, holdGate)
 	return err
@@ -53,9 +57,11 @@ func (q *Queries) HoldGate(ctx context.Context, db DBTX) error {
 
 const holdInsert = `-- name: HoldInsert :execrows
 WITH there AS MATERIALIZED (
-    SELECT true AS is_there WHERE $1::text <> '' OR EXISTS (SELECT FROM session_counters c WHERE c.session_id = $3::uuid)
+    SELECT true AS is_there WHERE $1::text <> ''
+        OR EXISTS (SELECT FROM session_counters c WHERE c.session_id = $3::uuid)
 )
-INSERT INTO session_holds (namespace, owner, session_id, reason) SELECT $1, $2, $3::uuid, $4 FROM there
+INSERT INTO session_holds (namespace, owner, session_id, reason) SELECT $1, $2, $3::uuid, $4
+    FROM there
 ON CONFLICT DO NOTHING
 `
 
@@ -66,7 +72,8 @@ type HoldInsertParams struct {
 	Reason    string
 }
 
-// Index: session_holds_pkey, session_counters_pkey. One that exists keeps its reason. No row: there is no such session, or the hold exists.
+// Index: session_holds_pkey, session_counters_pkey. One that exists keeps its reason. No row: there is no such session,
+// or the hold exists.
 func (q *Queries) HoldInsert(ctx context.Context, db DBTX, arg HoldInsertParams) (int64, error) {
 	result, err := db.Exec(ctx, holdInsert,
 		arg.Namespace,
@@ -84,7 +91,8 @@ const holdList = `-- name: HoldList :many
 SELECT h.namespace, h.owner, h.session_id, h.reason, h.created_at FROM session_holds h
 WHERE (h.namespace, h.owner, h.session_id) > ($1::text, $2::text, $3::uuid)
     AND ($4::text IS NULL
-        OR CASE h.namespace WHEN '' THEN (SELECT s.namespace FROM sessions s WHERE s.id = h.session_id) ELSE h.namespace END = $4::text)
+        OR CASE h.namespace WHEN '' THEN (SELECT s.namespace FROM sessions s WHERE s.id = h.session_id)
+            ELSE h.namespace END = $4::text)
 ORDER BY h.namespace, h.owner, h.session_id LIMIT $5
 `
 
@@ -96,8 +104,8 @@ type HoldListParams struct {
 	MaxRows        int32
 }
 
-// Index: session_holds_pkey, sessions_pkey. In its order, behind a place; the first place is what deletions lock. In a view those
-// of its namespace, and of the sessions in it.
+// Index: session_holds_pkey, sessions_pkey. In its order, behind a place; the first place is what deletions lock. In a
+// view those of its namespace, and of the sessions in it.
 func (q *Queries) HoldList(ctx context.Context, db DBTX, arg HoldListParams) ([]SessionHold, error) {
 	rows, err := db.Query(ctx, holdList,
 		arg.AfterNamespace,
@@ -146,8 +154,8 @@ type NamespaceListParams struct {
 	After   string
 }
 
-// Index: sessions_namespace_created_at_idx. The namespaces of sessions after one, in the index's order. Each is looked up from the
-// one before, and the sessions between them are not read.
+// Index: sessions_namespace_created_at_idx. The namespaces of sessions after one, in the index's order. Each is looked
+// up from the one before, and the sessions between them are not read.
 func (q *Queries) NamespaceList(ctx context.Context, db DBTX, arg NamespaceListParams) ([]string, error) {
 	rows, err := db.Query(ctx, namespaceList, arg.MaxRows, arg.After)
 	if err != nil {
@@ -180,7 +188,8 @@ WITH free AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING id, namespace, owner, created_at, updated_at
 ), noted AS (
-    INSERT INTO session_ids (id, namespace_hash) SELECT c.id, hashtextextended(c.namespace, 0) FROM created c WHERE $10::boolean
+    INSERT INTO session_ids (id, namespace_hash) SELECT c.id, hashtextextended(c.namespace, 0) FROM created c
+        WHERE $10::boolean
 ), counted AS (
     INSERT INTO session_counters (session_id, next_sequence, updated_at, fenced_only)
     SELECT c.id, $11::bigint, c.updated_at, $12::boolean FROM created c
@@ -213,12 +222,13 @@ type SessionCreateRow struct {
 }
 
 // Index: sessions_pkey, sessions_namespace_key_key, session_ids_pkey. Creates the session, its counter row, its row of
-// session_activity and, if audited, an entry in the audit trail. It returns no row if a session with this id or key exists, or
-// one with this id was deleted; the caller then finds out (SessionListTaken).
+// session_activity and, if audited, an entry in the audit trail. It returns no row if a session with this id or key
+// exists, or one with this id was deleted; the caller then finds out (SessionListTaken).
 //
-// chosen: the caller chose the id, which is noted. If the session with the id is deleted at the same time, the deletion has
-// noted it by then: the statement fails with a violation of session_ids_pkey, and is sent again. A function writes the entry:
-// an INSERT here would open nine indexes for each session, audited or not, which is a third of the statement's time.
+// chosen: the caller chose the id, which is noted. If the session with the id is deleted at the same time, the deletion
+// has noted it by then: the statement fails with a violation of session_ids_pkey, and is sent again. A function writes
+// the entry: an INSERT here would open nine indexes for each session, audited or not, which is a third of the
+// statement's time.
 func (q *Queries) SessionCreate(ctx context.Context, db DBTX, arg SessionCreateParams) (SessionCreateRow, error) {
 	row := db.QueryRow(ctx, sessionCreate,
 		arg.Audited,
@@ -241,33 +251,40 @@ func (q *Queries) SessionCreate(ctx context.Context, db DBTX, arg SessionCreateP
 
 const sessionDelete = `-- name: SessionDelete :one
 WITH counted AS (
-    SELECT c.session_id, c.next_sequence, ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    SELECT c.session_id, c.next_sequence, ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/'
+        || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
             WHERE l.session_id = $1 ORDER BY l.plan_id) AS plans,
         s.namespace, s.version, greatest(s.updated_at, c.updated_at, s.imported_at) AS active_at,
         ((SELECT true FROM session_holds h WHERE h.namespace = s.namespace AND h.owner IN ('', coalesce(s.owner, ''))
                 AND h.session_id = '00000000-0000-0000-0000-000000000000' LIMIT 1) IS TRUE
-            OR (SELECT true FROM session_holds h WHERE h.namespace = '' AND h.owner = '' AND h.session_id = $1 LIMIT 1) IS TRUE) AS held,
+            OR (SELECT true FROM session_holds h WHERE h.namespace = '' AND h.owner = ''
+                AND h.session_id = $1 LIMIT 1) IS TRUE) AS held,
         coalesce(CASE WHEN $2::timestamptz IS NOT NULL THEN session_in_use($1) END, '') AS in_use,
-        (SELECT count(*) FROM state_scopes o JOIN state_values v ON v.scope_id = o.id WHERE o.session_id = $1)::bigint AS state_keys,
+        (SELECT count(*) FROM state_scopes o JOIN state_values v ON v.scope_id = o.id
+            WHERE o.session_id = $1)::bigint AS state_keys,
         coalesce((SELECT true FROM streams t WHERE t.session_id = $1 LIMIT 1), false)::boolean AS has_streams,
         coalesce((SELECT b.base FROM session_branches b WHERE b.session_id = $1), 0)::bigint AS base,
         coalesce((SELECT true FROM session_branches b WHERE b.parent_id = $1 LIMIT 1), false)::boolean AS forked
     FROM session_counters c JOIN sessions s ON s.id = c.session_id WHERE c.session_id = $1
 ), fit AS (
     SELECT n.session_id, n.next_sequence, n.plans, n.namespace, n.version, n.active_at, n.held, n.in_use, n.state_keys, n.has_streams, n.base, n.forked FROM counted n
-    WHERE NOT n.held AND coalesce(n.version = $3::bigint, true) AND coalesce(n.active_at < $2::timestamptz, true)
+    WHERE NOT n.held AND coalesce(n.version = $3::bigint, true)
+        AND coalesce(n.active_at < $2::timestamptz, true)
         AND n.in_use = '' AND coalesce(n.next_sequence = $4::bigint, true)
 ), deleted AS (
     DELETE FROM sessions s WHERE s.id = (SELECT f.session_id FROM fit f)
 ), noted AS (
-    INSERT INTO session_ids (id, namespace_hash) SELECT n.session_id, hashtextextended(n.namespace, 0) FROM fit n ON CONFLICT DO NOTHING
+    INSERT INTO session_ids (id, namespace_hash) SELECT n.session_id, hashtextextended(n.namespace, 0)
+        FROM fit n ON CONFLICT DO NOTHING
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, namespace, session_id, details)
     SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', n.namespace, n.session_id,
-        format('{"entity":"session","messages":%s,"plans":%s,"state_keys":%s}', n.next_sequence - n.base, cardinality(n.plans), n.state_keys)::json
+        format('{"entity":"session","messages":%s,"plans":%s,"state_keys":%s}', n.next_sequence - n.base,
+            cardinality(n.plans), n.state_keys)::json
     FROM fit n WHERE $5::boolean
 )
-SELECT (n.next_sequence - n.base)::bigint AS messages, n.plans::text[] AS plans, n.state_keys, n.has_streams, n.forked, n.held::boolean AS held, n.in_use::text AS in_use, n.version, n.next_sequence,
+SELECT (n.next_sequence - n.base)::bigint AS messages, n.plans::text[] AS plans, n.state_keys, n.has_streams, n.forked,
+n.held::boolean AS held, n.in_use::text AS in_use, n.version, n.next_sequence,
     n.active_at::timestamptz AS active_at
 FROM counted n
 `
@@ -293,12 +310,14 @@ type SessionDeleteRow struct {
 	ActiveAt     time.Time
 }
 
-// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, state_scopes_session_id_idx, state_values_pkey, session_holds_pkey,
-// streams_session_id_status_id_idx, session_branches_pkey, session_branches_parent_id_idx. The cascade uses the keys of the session's state, and a trigger those of messages, session_usages
-// and session_turns. The session and its state must be locked, so that the counts are those of the rows that are deleted. messages
-// is the number of its own messages, since sequences have no gaps; forked says that forks of it may keep some of them. The id is
-// noted, so that it is not given again. Nothing is done if the session is held (HoldGate must be locked), has another version than
-// if_version, another next sequence than if_messages, or was appended to at idle_since or later, or is in use.
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, state_scopes_session_id_idx,
+// state_values_pkey, session_holds_pkey, streams_session_id_status_id_idx, session_branches_pkey,
+// session_branches_parent_id_idx. The cascade uses the keys of the session's state, and a trigger those of messages,
+// session_usages and session_turns. The session and its state must be locked, so that the counts are those of the rows
+// that are deleted. messages is the number of its own messages, since sequences have no gaps; forked says that forks of
+// it may keep some of them. The id is noted, so that it is not given again. Nothing is done if the session is held
+// (HoldGate must be locked), has another version than if_version, another next sequence than if_messages, or was
+// appended to at idle_since or later, or is in use.
 func (q *Queries) SessionDelete(ctx context.Context, db DBTX, arg SessionDeleteParams) (SessionDeleteRow, error) {
 	row := db.QueryRow(ctx, sessionDelete,
 		arg.ID,
@@ -337,15 +356,18 @@ func (q *Queries) SessionExists(ctx context.Context, db DBTX, id pgtype.UUID) (b
 
 const sessionExport = `-- name: SessionExport :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l
+        JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
     coalesce((SELECT b.base FROM session_branches b WHERE b.session_id = s.id), 0)::bigint AS base, c.follows,
     coalesce((SELECT o.version FROM state_scopes o WHERE o.session_id = s.id), 0)::bigint AS scope_version,
-    NULL::text AS state_key, NULL::json AS state_value, NULL::bigint AS state_version, NULL::timestamptz AS state_updated_at
+    NULL::text AS state_key, NULL::json AS state_value, NULL::bigint AS state_version,
+    NULL::timestamptz AS state_updated_at
 FROM sessions s JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = $1
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+NULL, NULL, NULL,
     v.key, v.value, v.version, v.updated_at
 FROM state_scopes o JOIN state_values v ON v.scope_id = o.id
 WHERE o.session_id = $1
@@ -367,12 +389,11 @@ type SessionExportRow struct {
 	StateUpdatedAt *time.Time
 }
 
-// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, state_scopes_session_id_idx, state_values_pkey,
-// session_branches_pkey.
-// The session, as SessionGet returns it, and its own state, as they were at one moment: a row with the session and the version
-// of its state, or 0 if it has none, and then a row with each key, ordered by key. In each, the columns of the other kind of
-// row are null, so that the session's metadata is not repeated. The rows are not scanned into the generated struct: see
-// repo/postgres/state_export.go.
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, state_scopes_session_id_idx,
+// state_values_pkey, session_branches_pkey. The session, as SessionGet returns it, and its own state, as they were at
+// one moment: a row with the session and the version of its state, or 0 if it has none, and then a row with each key,
+// ordered by key. In each, the columns of the other kind of row are null, so that the session's metadata is not
+// repeated. The rows are not scanned into the generated struct: see repo/postgres/state_export.go.
 func (q *Queries) SessionExport(ctx context.Context, db DBTX, id pgtype.UUID) ([]SessionExportRow, error) {
 	rows, err := db.Query(ctx, sessionExport, id)
 	if err != nil {
@@ -439,7 +460,8 @@ func (q *Queries) SessionFind(ctx context.Context, db DBTX, arg SessionFindParam
 
 const sessionGet = `-- name: SessionGet :one
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l
+        JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
 FROM sessions s JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = $1
@@ -453,8 +475,8 @@ type SessionGetRow struct {
 	Plans        []string
 }
 
-// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. Appends change only the counter row, so every
-// query of sessions joins it. plans are the linked plans, each as its id, phase and state.
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. Appends change only the counter row, so
+// every query of sessions joins it. plans are the linked plans, each as its id, phase and state.
 func (q *Queries) SessionGet(ctx context.Context, db DBTX, id pgtype.UUID) (SessionGetRow, error) {
 	row := db.QueryRow(ctx, sessionGet, id)
 	var i SessionGetRow
@@ -485,7 +507,8 @@ func (q *Queries) SessionGet(ctx context.Context, db DBTX, id pgtype.UUID) (Sess
 const sessionImport = `-- name: SessionImport :one
 WITH free AS MATERIALIZED (
     SELECT true AS is_free WHERE NOT EXISTS (
-        SELECT FROM session_ids i WHERE i.id = $1 AND (NOT $2::boolean OR i.namespace_hash <> hashtextextended($3, 0))
+        SELECT FROM session_ids i WHERE i.id = $1 AND (NOT $2::boolean
+            OR i.namespace_hash <> hashtextextended($3, 0))
     )
 ), created AS (
     INSERT INTO sessions (
@@ -493,22 +516,26 @@ WITH free AS MATERIALIZED (
         input_tokens, output_tokens, cost_nanos, budget_nanos, created_at, updated_at, imported_at
     )
     SELECT
-        $1, $3, $4, $5, $6, $7, CAST($8::text AS json),
+        $1, $3, $4, $5, $6, $7,
+        CAST($8::text AS json),
         $9::bigint, $10::bigint, $11::bigint, $12::bigint,
         $13::timestamptz, $14::timestamptz, statement_timestamp()
     FROM free
     ON CONFLICT DO NOTHING
     RETURNING id, namespace, owner, created_at, updated_at
 ), noted AS (
-    INSERT INTO session_ids (id, namespace_hash) SELECT c.id, hashtextextended(c.namespace, 0) FROM created c WHERE NOT $2::boolean
+    INSERT INTO session_ids (id, namespace_hash) SELECT c.id, hashtextextended(c.namespace, 0) FROM created c
+        WHERE NOT $2::boolean
 ), active AS (
     INSERT INTO session_activity (session_id, namespace, owner, active_at)
     SELECT c.id, c.namespace, c.owner, c.updated_at FROM created c
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, session_id, details)
-    SELECT statement_timestamp(), audit_new_id(), 'session_created', c.namespace, $6, c.id, '{"imported":true}' FROM created c WHERE $15::boolean
+    SELECT statement_timestamp(), audit_new_id(), 'session_created', c.namespace, $6, c.id,
+    '{"imported":true}' FROM created c WHERE $15::boolean
 ), counted AS (
-    INSERT INTO session_counters (session_id, next_sequence, updated_at) SELECT c.id, $16::bigint, '-infinity' FROM created c
+    INSERT INTO session_counters (session_id, next_sequence, updated_at) SELECT c.id, $16::bigint,
+    '-infinity' FROM created c
 )
 SELECT count(*) FROM created
 `
@@ -532,10 +559,10 @@ type SessionImportParams struct {
 	NextSequence      int64
 }
 
-// Index: sessions_pkey, sessions_namespace_key_key, session_ids_pkey. Creates a session from a document, with an id that its
-// caller chose, as SessionCreate does; restores says that the session with the id may have been deleted, from this namespace. The counter's
-// updated_at begins at -infinity. The document's time may be ahead of the clock, which must not affect later messages, so only
-// the session's row has it.
+// Index: sessions_pkey, sessions_namespace_key_key, session_ids_pkey. Creates a session from a document, with an id
+// that its caller chose, as SessionCreate does; restores says that the session with the id may have been deleted, from
+// this namespace. The counter's updated_at begins at -infinity. The document's time may be ahead of the clock, which
+// must not affect later messages, so only the session's row has it.
 func (q *Queries) SessionImport(ctx context.Context, db DBTX, arg SessionImportParams) (int64, error) {
 	row := db.QueryRow(ctx, sessionImport,
 		arg.ID,
@@ -562,9 +589,11 @@ func (q *Queries) SessionImport(ctx context.Context, db DBTX, arg SessionImportP
 
 const sessionList = `-- name: SessionList :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l
+        JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
-FROM sessions s, LATERAL (SELECT n.updated_at, n.next_sequence, n.fenced_only FROM session_counters n WHERE n.session_id = s.id LIMIT 1) AS c
+FROM sessions s, LATERAL (SELECT n.updated_at, n.next_sequence, n.fenced_only FROM session_counters n
+    WHERE n.session_id = s.id LIMIT 1) AS c
 WHERE s.namespace = $1
     AND ($2::text IS NULL OR s.owner = $2::text)
     AND ($3::text IS NULL OR s.actor = $3::text)
@@ -593,8 +622,10 @@ type SessionListRow struct {
 	Plans        []string
 }
 
-// Index: sessions_namespace_created_at_idx, sessions_namespace_owner_created_at_idx or sessions_namespace_actor_created_at_idx, backwards, then session_counters_pkey, session_plans_pkey, plans_pkey.
-// Newest first. The query is rewritten before it is sent: see audit_lists.sql. With a join the planner might read all counter rows for each page.
+// Index: sessions_namespace_created_at_idx, sessions_namespace_owner_created_at_idx or
+// sessions_namespace_actor_created_at_idx, backwards, then session_counters_pkey, session_plans_pkey, plans_pkey.
+// Newest first. The query is rewritten before it is sent: see audit_lists.sql. With a join the planner might read all
+// counter rows for each page.
 func (q *Queries) SessionList(ctx context.Context, db DBTX, arg SessionListParams) ([]SessionListRow, error) {
 	rows, err := db.Query(ctx, sessionList,
 		arg.Namespace,
@@ -664,11 +695,13 @@ WITH edge AS (
     SELECT a.session_id, a.active_at FROM session_activity a
     WHERE a.namespace = $4
     AND ($5::text IS NULL OR a.owner = $5::text)
-    AND a.active_at >= (SELECT $9::timestamptz) AND a.active_at <= (SELECT $1::timestamptz) AND NOT (SELECT $10::boolean)
+    AND a.active_at >= (SELECT $9::timestamptz) AND a.active_at <= (SELECT $1::timestamptz)
+        AND NOT (SELECT $10::boolean)
     ORDER BY a.active_at DESC, a.session_id DESC LIMIT 10000
 ), candidates AS (
     SELECT b.session_id, b.active_at, b.active_at >= $9
-        OR b.active_at < (SELECT e.minute + interval '1 minute' FROM edge e) AND (SELECT count(*) > 6000 FROM below) AS coarse
+        OR b.active_at < (SELECT e.minute + interval '1 minute' FROM edge e)
+            AND (SELECT count(*) > 6000 FROM below) AS coarse
     FROM below b
     UNION ALL
     SELECT r.session_id, r.active_at, false FROM rest r
@@ -676,11 +709,14 @@ WITH edge AS (
     SELECT n.session_id, n.coarse, c.updated_at, c.next_sequence, c.fenced_only,
         CASE WHEN n.coarse THEN n.active_at ELSE greatest(n.active_at, c.updated_at) END AS place
     FROM candidates n,
-        LATERAL (SELECT c.updated_at, c.next_sequence, c.fenced_only FROM session_counters c WHERE c.session_id = n.session_id LIMIT 1) AS c
+        LATERAL (SELECT c.updated_at, c.next_sequence, c.fenced_only FROM session_counters c
+            WHERE c.session_id = n.session_id LIMIT 1) AS c
 )
-SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, a.updated_at)::timestamptz AS changed_at, a.next_sequence::bigint AS next_sequence,
+SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, a.updated_at)::timestamptz AS changed_at,
+a.next_sequence::bigint AS next_sequence,
     a.fenced_only::boolean AS fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l
+        JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
     a.place::timestamptz AS place, a.coarse::boolean AS coarse
 FROM (
@@ -715,16 +751,17 @@ type SessionListActiveRow struct {
 	Coarse       bool
 }
 
-// Index: session_activity_namespace_active_at_idx or session_activity_namespace_owner_active_at_idx, backwards, then session_counters_pkey, sessions_pkey, session_plans_pkey, plans_pkey.
-// Last active first. Rewritten like SessionList. active_at is in the minute of the last activity, whose exact time has the
-// counter row, and is not later. So a page needs the sessions of whole minutes: what is left of the minute in which the page
-// before ended (which begins at after_minute), and from there on (below_at, below_id) down to the beginning of the minute that
-// completes the page (edge). Up to 1,000 are before that minute. If more than 5,000 are in it, it is coarse: its order is that
-// of active_at, and stays that until the list has left it (after_coarse; below is then the place itself).
+// Index: session_activity_namespace_active_at_idx or session_activity_namespace_owner_active_at_idx, backwards, then
+// session_counters_pkey, sessions_pkey, session_plans_pkey, plans_pkey. Last active first. Rewritten like SessionList.
+// active_at is in the minute of the last activity, whose exact time has the counter row, and is not later. So a page
+// needs the sessions of whole minutes: what is left of the minute in which the page before ended (which begins at
+// after_minute), and from there on (below_at, below_id) down to the beginning of the minute that completes the page
+// (edge). Up to 1,000 are before that minute. If more than 5,000 are in it, it is coarse: its order is that of
+// active_at, and stays that until the list has left it (after_coarse; below is then the place itself).
 //
-// 1001 is more than any max_rows. For an unknown limit the planner expects a tenth of the table, and would plan each page anew,
-// which takes as long as reading it, or choose a parallel plan; a SELECT around an argument hides its value. LIMIT 1 makes it look up each counter row, where it would
-// otherwise read the whole table.
+// 1001 is more than any max_rows. For an unknown limit the planner expects a tenth of the table, and would plan each
+// page anew, which takes as long as reading it, or choose a parallel plan; a SELECT around an argument hides its value.
+// LIMIT 1 makes it look up each counter row, where it would otherwise read the whole table.
 func (q *Queries) SessionListActive(ctx context.Context, db DBTX, arg SessionListActiveParams) ([]SessionListActiveRow, error) {
 	rows, err := db.Query(ctx, sessionListActive,
 		arg.AfterAt,
@@ -780,12 +817,14 @@ func (q *Queries) SessionListActive(ctx context.Context, db DBTX, arg SessionLis
 
 const sessionListIdle = `-- name: SessionListIdle :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l
+        JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
     a.active_at AS place, false::boolean AS coarse
 FROM (
     SELECT i.session_id, i.active_at FROM session_activity i,
-        LATERAL (SELECT greatest(o.updated_at, o.imported_at) AS updated_at FROM sessions o WHERE o.id = i.session_id LIMIT 1) AS own,
+        LATERAL (SELECT greatest(o.updated_at, o.imported_at) AS updated_at FROM sessions o
+            WHERE o.id = i.session_id LIMIT 1) AS own,
         LATERAL (SELECT n.updated_at FROM session_counters n WHERE n.session_id = i.session_id LIMIT 1) AS counter
     WHERE i.namespace = $1 AND i.active_at < $2::timestamptz
         AND (i.active_at, i.session_id) > ($3::timestamptz, $4::uuid)
@@ -815,8 +854,9 @@ type SessionListIdleRow struct {
 	Coarse       bool
 }
 
-// Index: session_activity_namespace_active_at_idx, sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. active_at is in the minute of
-// the last activity, and not later: of that minute sessions are read that are not idle.
+// Index: session_activity_namespace_active_at_idx, sessions_pkey, session_counters_pkey, session_plans_pkey,
+// plans_pkey. active_at is in the minute of the last activity, and not later: of that minute sessions are read that are
+// not idle.
 func (q *Queries) SessionListIdle(ctx context.Context, db DBTX, arg SessionListIdleParams) ([]SessionListIdleRow, error) {
 	rows, err := db.Query(ctx, sessionListIdle,
 		arg.Namespace,
@@ -867,9 +907,11 @@ func (q *Queries) SessionListIdle(ctx context.Context, db DBTX, arg SessionListI
 
 const sessionListTaken = `-- name: SessionListTaken :many
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence, c.fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l
+        JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
-FROM (SELECT $1::uuid AS id UNION SELECT k.id FROM sessions k WHERE k.namespace = $2 AND k.key = $3::text) AS t
+FROM (SELECT $1::uuid AS id UNION SELECT k.id FROM sessions k WHERE k.namespace = $2
+    AND k.key = $3::text) AS t
 JOIN sessions s ON s.id = t.id
 JOIN session_counters c ON c.session_id = s.id
 `
@@ -888,8 +930,8 @@ type SessionListTakenRow struct {
 	Plans        []string
 }
 
-// Index: sessions_pkey, sessions_namespace_key_key, session_counters_pkey, session_plans_pkey, plans_pkey. Returns the sessions
-// with the id and with the key, as SessionGet does.
+// Index: sessions_pkey, sessions_namespace_key_key, session_counters_pkey, session_plans_pkey, plans_pkey. Returns the
+// sessions with the id and with the key, as SessionGet does.
 func (q *Queries) SessionListTaken(ctx context.Context, db DBTX, arg SessionListTakenParams) ([]SessionListTakenRow, error) {
 	rows, err := db.Query(ctx, sessionListTaken, arg.ID, arg.Namespace, arg.Key)
 	if err != nil {
@@ -956,7 +998,8 @@ type SessionLockFreeRow struct {
 	Locked    bool
 }
 
-// Index: session_counters_pkey, sessions_pkey. The same of several sessions. It waits for nobody, and says which it has locked.
+// Index: session_counters_pkey, sessions_pkey. The same of several sessions. It waits for nobody, and says which it has
+// locked.
 func (q *Queries) SessionLockFree(ctx context.Context, db DBTX, ids []pgtype.UUID) ([]SessionLockFreeRow, error) {
 	rows, err := db.Query(ctx, sessionLockFree, ids)
 	if err != nil {
@@ -983,8 +1026,8 @@ JOIN sessions s ON s.id = c.session_id
 WHERE c.session_id = $1 FOR UPDATE
 `
 
-// Index: session_counters_pkey, sessions_pkey. Locks the session before a deletion. It waits for the appends and the links to
-// plans that are under way.
+// Index: session_counters_pkey, sessions_pkey. Locks the session before a deletion. It waits for the appends and the
+// links to plans that are under way.
 func (q *Queries) SessionLockWhole(ctx context.Context, db DBTX, id pgtype.UUID) (int64, error) {
 	row := db.QueryRow(ctx, sessionLockWhole, id)
 	var next_sequence int64
@@ -1004,8 +1047,8 @@ type SessionLookRow struct {
 	Base     int64
 }
 
-// Index: session_counters_pkey, session_branches_pkey. Whether a session exists, and whether it has branches or is a fork, and then
-// its first sequence.
+// Index: session_counters_pkey, session_branches_pkey. Whether a session exists, and whether it has branches or is a
+// fork, and then its first sequence.
 func (q *Queries) SessionLook(ctx context.Context, db DBTX, id pgtype.UUID) (SessionLookRow, error) {
 	row := db.QueryRow(ctx, sessionLook, id)
 	var i SessionLookRow
@@ -1048,7 +1091,8 @@ WHERE r.session_id = (SELECT n.session_id FROM session_remains n ORDER BY n.sess
 RETURNING r.removed
 `
 
-// Index: session_remains_pkey. Removes up to max_rows of what is left of one session, that nobody else is at: see the trigger.
+// Index: session_remains_pkey. Removes up to max_rows of what is left of one session, that nobody else is at: see the
+// trigger.
 func (q *Queries) SessionRemove(ctx context.Context, db DBTX, maxRows int64) (int64, error) {
 	row := db.QueryRow(ctx, sessionRemove, maxRows)
 	var removed int64
@@ -1075,15 +1119,18 @@ func (q *Queries) SessionRemoveOf(ctx context.Context, db DBTX, arg SessionRemov
 
 const sessionUpdate = `-- name: SessionUpdate :one
 WITH locked AS (
-    SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, (NOT $1::boolean OR coalesce($2::bigint >= s.cost_nanos, true))::boolean AS fits,
+    SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, (NOT $1::boolean OR coalesce($2::bigint >= s.cost_nanos,
+        true))::boolean AS fits,
         coalesce(s.version = $3::bigint, true)::boolean AS current
     FROM sessions s WHERE s.id = $4 FOR NO KEY UPDATE
 ), updated AS (
     UPDATE sessions s
     SET version = s.version + 1, actor = CASE WHEN $5::boolean THEN $6::text ELSE s.actor END,
-        automation_profile = CASE WHEN $7::boolean THEN $8::text ELSE s.automation_profile END,
+        automation_profile = CASE WHEN $7::boolean THEN $8::text
+            ELSE s.automation_profile END,
         metadata = coalesce(CAST($9::text AS json), s.metadata),
-        budget_nanos = CASE WHEN $1::boolean THEN $2::bigint ELSE l.budget_nanos END, cost_nanos = l.cost_nanos
+        budget_nanos = CASE WHEN $1::boolean THEN $2::bigint ELSE l.budget_nanos END,
+        cost_nanos = l.cost_nanos
     FROM locked l WHERE s.id = l.id AND l.fits AND l.current
     RETURNING s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at
 ), fenced AS (
@@ -1097,7 +1144,8 @@ WITH locked AS (
 )
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, s.fits, s.current, greatest(s.updated_at, c.updated_at)::timestamptz AS changed_at, c.next_sequence,
     coalesce((SELECT f.fenced_only FROM fenced f), c.fenced_only)::boolean AS fenced_only,
-    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
+    ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l
+        JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans
 FROM stored s JOIN session_counters c ON c.session_id = s.id
 `
@@ -1139,12 +1187,12 @@ type SessionUpdateRow struct {
 	Plans             []string
 }
 
-// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. Changes only what is set, and returns the whole
-// session. If the session does not have the version that is given, it changes nothing and current is false; if the new budget
-// is below the cost, it changes nothing and fits is false. updated_at is that of appends. If fenced_only is set, the counter
-// row must be locked. The UPDATE finds the row as it was when the statement began. PostgreSQL checks the constraints on a row
-// made from that version before it notices that a newer one is locked. So both columns of a constraint are set from the locked
-// row.
+// Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. Changes only what is set, and returns
+// the whole session. If the session does not have the version that is given, it changes nothing and current is false;
+// if the new budget is below the cost, it changes nothing and fits is false. updated_at is that of appends. If
+// fenced_only is set, the counter row must be locked. The UPDATE finds the row as it was when the statement began.
+// PostgreSQL checks the constraints on a row made from that version before it notices that a newer one is locked. So
+// both columns of a constraint are set from the locked row.
 func (q *Queries) SessionUpdate(ctx context.Context, db DBTX, arg SessionUpdateParams) (SessionUpdateRow, error) {
 	row := db.QueryRow(ctx, sessionUpdate,
 		arg.SetBudget,
@@ -1188,7 +1236,9 @@ func (q *Queries) SessionUpdate(ctx context.Context, db DBTX, arg SessionUpdateP
 const sessionWasDeleted = `-- name: SessionWasDeleted :one
 SELECT EXISTS (
     SELECT FROM session_ids i
-    WHERE i.id = $1 AND ($2::text IS NULL OR i.namespace_hash <> hashtextextended($2::text, 0))
+    WHERE i.id = $1
+        AND ($2::text IS NULL
+            OR i.namespace_hash <> hashtextextended($2::text, 0))
 )
 `
 
@@ -1197,7 +1247,8 @@ type SessionWasDeletedParams struct {
 	OtherThan *string
 }
 
-// Index: session_ids_pkey. Reports whether a session that does not exist had this id, and if a namespace is given, in another one.
+// Index: session_ids_pkey. Reports whether a session that does not exist had this id, and if a namespace is given, in
+// another one.
 func (q *Queries) SessionWasDeleted(ctx context.Context, db DBTX, arg SessionWasDeletedParams) (bool, error) {
 	row := db.QueryRow(ctx, sessionWasDeleted, arg.ID, arg.OtherThan)
 	var exists bool

@@ -20,7 +20,8 @@ WITH counted AS (
     DELETE FROM state_scopes s USING counted n WHERE s.id = n.id
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, namespace, details)
-    SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', $1::text, format('{"entity":"state_scope","id":"%s","keys":%s}', n.id, n.keys)::json
+    SELECT statement_timestamp(), audit_new_id(), 'entity_deleted', $1::text,
+    format('{"entity":"state_scope","id":"%s","keys":%s}', n.id, n.keys)::json
     FROM counted n WHERE n.version > 0
 )
 SELECT coalesce(max(n.keys), 0)::bigint AS keys FROM counted n
@@ -31,9 +32,9 @@ type StateEraseParams struct {
 	Name      string
 }
 
-// Index: state_scopes_namespace_name_key, state_scopes_pkey, and in the cascade state_values_pkey. Deletes a shared scope, and
-// returns the number of its keys. The scope must be locked: see StateLockShared, which has created it at version 0 if it did
-// not exist.
+// Index: state_scopes_namespace_name_key, state_scopes_pkey, and in the cascade state_values_pkey. Deletes a shared
+// scope, and returns the number of its keys. The scope must be locked: see StateLockShared, which has created it at
+// version 0 if it did not exist.
 func (q *Queries) StateErase(ctx context.Context, db DBTX, arg StateEraseParams) (int64, error) {
 	row := db.QueryRow(ctx, stateErase, arg.Namespace, arg.Name)
 	var keys int64
@@ -44,7 +45,8 @@ func (q *Queries) StateErase(ctx context.Context, db DBTX, arg StateEraseParams)
 const stateImport = `-- name: StateImport :exec
 INSERT INTO state_values (scope_id, key, value, version, updated_at)
 SELECT $1, n.key, n.value::json, n.version, n.updated_at
-FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::timestamptz[]))
+FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
+    unnest($5::timestamptz[]))
     AS n (key, value, version, updated_at)
 `
 
@@ -106,8 +108,8 @@ type StateListRow struct {
 	UpdatedAt    time.Time
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey, state_values_pkey. The keys after a key
-// and from first up to before, ordered by their bytes; a row with an empty key if there is none.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, sessions_pkey, state_values_pkey. The keys after
+// a key and from first up to before, ordered by their bytes; a row with an empty key if there is none.
 func (q *Queries) StateList(ctx context.Context, db DBTX, arg StateListParams) ([]StateListRow, error) {
 	rows, err := db.Query(ctx, stateList,
 		arg.SessionID,
@@ -145,17 +147,18 @@ func (q *Queries) StateList(ctx context.Context, db DBTX, arg StateListParams) (
 
 const stateLockOwn = `-- name: StateLockOwn :exec
 WITH there AS (
-    SELECT s.id FROM unnest((SELECT $1::uuid[])) AS w (id), LATERAL (SELECT sessions.id FROM sessions WHERE sessions.id = w.id LIMIT 1) AS s
+    SELECT s.id FROM unnest((SELECT $1::uuid[])) AS w (id),
+    LATERAL (SELECT sessions.id FROM sessions WHERE sessions.id = w.id LIMIT 1) AS s
 )
 INSERT INTO state_scopes (id, session_id, version) SELECT t.id, t.id, 0 FROM there t
 ORDER BY t.id
 ON CONFLICT (id) DO UPDATE SET version = state_scopes.version WHERE false
 `
 
-// Index: sessions_pkey, state_scopes_pkey. Locks the own scopes of sessions for a change, in the order of their ids, and
-// creates those that do not exist, at version 0, at which a scope is as none. WHERE false:
-// rows that exist are locked, not updated. A session that does not exist gets none. It is a statement of its own: the snapshot
-// of the next one then has what was committed during the wait. The subqueries hide the arrays from the planner, which would
+// Index: sessions_pkey, state_scopes_pkey. Locks the own scopes of sessions for a change, in the order of their ids,
+// and creates those that do not exist, at version 0, at which a scope is as none. WHERE false: rows that exist are
+// locked, not updated. A session that does not exist gets none. It is a statement of its own: the snapshot of the next
+// one then has what was committed during the wait. The subqueries hide the arrays from the planner, which would
 // otherwise make a plan for each call.
 func (q *Queries) StateLockOwn(ctx context.Context, db DBTX, sessionIds []pgtype.UUID) error {
 	_, err := db.Exec(ctx, stateLockOwn, sessionIds)
@@ -178,8 +181,8 @@ type StateLockSharedParams struct {
 	Names      []string
 }
 
-// Index: state_scopes_namespace_name_key. Like StateLockOwn, for shared scopes, in the order of their namespaces and names. ids
-// are those of scopes that do not exist.
+// Index: state_scopes_namespace_name_key. Like StateLockOwn, for shared scopes, in the order of their namespaces and
+// names. ids are those of scopes that do not exist.
 func (q *Queries) StateLockShared(ctx context.Context, db DBTX, arg StateLockSharedParams) error {
 	_, err := db.Exec(ctx, stateLockShared, arg.Ids, arg.Namespaces, arg.Names)
 	return err
@@ -189,7 +192,8 @@ const stateOfSessionLock = `-- name: StateOfSessionLock :exec
 SELECT s.id FROM state_scopes s WHERE s.session_id = ANY ($1::uuid[]) ORDER BY s.session_id FOR UPDATE
 `
 
-// Index: state_scopes_session_id_idx. Locks sessions' own state before they are deleted, in the order in which all lock scopes.
+// Index: state_scopes_session_id_idx. Locks sessions' own state before they are deleted, in the order in which all lock
+// scopes.
 func (q *Queries) StateOfSessionLock(ctx context.Context, db DBTX, sessionIds []pgtype.UUID) error {
 	_, err := db.Exec(ctx, stateOfSessionLock, sessionIds)
 	return err

@@ -23,7 +23,8 @@ type StreamDeleteParams struct {
 	Key       string
 }
 
-// Index: streams_namespace_key_began_key. Lets the streams of a key expire that have not, for ever, and returns their ids.
+// Index: streams_namespace_key_began_key. Lets the streams of a key expire that have not, for ever, and returns their
+// ids.
 func (q *Queries) StreamDelete(ctx context.Context, db DBTX, arg StreamDeleteParams) ([]pgtype.UUID, error) {
 	rows, err := db.Query(ctx, streamDelete, arg.Namespace, arg.Key)
 	if err != nil {
@@ -47,8 +48,10 @@ func (q *Queries) StreamDelete(ctx context.Context, db DBTX, arg StreamDeletePar
 const streamEnd = `-- name: StreamEnd :one
 WITH stored AS (
     SELECT s.id, s.fence, s.status, s.reason, s.expires_at <= statement_timestamp() AS expired,
-        (SELECT n.fence FROM streams n WHERE n.namespace = s.namespace AND n.key = s.key ORDER BY n.began DESC LIMIT 1) AS newest,
-        CASE WHEN s.expires_at < statement_timestamp() + s.ttl THEN statement_timestamp() + s.ttl * 1.125 ELSE s.expires_at END AS expires_at
+        (SELECT n.fence FROM streams n WHERE n.namespace = s.namespace AND n.key = s.key
+            ORDER BY n.began DESC LIMIT 1) AS newest,
+        CASE WHEN s.expires_at < statement_timestamp() + s.ttl THEN statement_timestamp() + s.ttl * 1.125
+            ELSE s.expires_at END AS expires_at
     FROM streams s WHERE s.id = $1
 ), ended AS (
     UPDATE streams s
@@ -73,8 +76,9 @@ type StreamEndRow struct {
 	Newest  int64
 }
 
-// Index: streams_pkey, streams_namespace_key_began_key, backwards. Ends a stream whose row is locked (StreamLock), if it is open and the
-// fence is its writer's. It returns the stream as it was before, and the fence of the newest one of its key.
+// Index: streams_pkey, streams_namespace_key_began_key, backwards. Ends a stream whose row is locked (StreamLock), if
+// it is open and the fence is its writer's. It returns the stream as it was before, and the fence of the newest one of
+// its key.
 func (q *Queries) StreamEnd(ctx context.Context, db DBTX, arg StreamEndParams) (StreamEndRow, error) {
 	row := db.QueryRow(ctx, streamEnd,
 		arg.ID,
@@ -103,10 +107,10 @@ UPDATE streams s SET expires_at = 'epoch'
 WHERE s.id = ANY (ARRAY(SELECT e.id FROM expired e))
 `
 
-// Index: streams_expires_at_idx, streams_pkey. Lets streams that have expired be so for ever, also by a clock that steps back:
-// only these are removed. Who has added a part had the lock of the row before, so the statements after this one see all parts
-// that there will be. It leaves out streams that are locked by others. The array stands for few rows to the planner, which
-// expects an unknown LIMIT to be a tenth of all.
+// Index: streams_expires_at_idx, streams_pkey. Lets streams that have expired be so for ever, also by a clock that
+// steps back: only these are removed. Who has added a part had the lock of the row before, so the statements after this
+// one see all parts that there will be. It leaves out streams that are locked by others. The array stands for few rows
+// to the planner, which expects an unknown LIMIT to be a tenth of all.
 func (q *Queries) StreamExpire(ctx context.Context, db DBTX, maxRows int64) (int64, error) {
 	result, err := db.Exec(ctx, streamExpire, maxRows)
 	if err != nil {
@@ -127,7 +131,8 @@ func (q *Queries) StreamExtend(ctx context.Context, db DBTX, streamIds []pgtype.
 }
 
 const streamFind = `-- name: StreamFind :one
-SELECT s.key, coalesce(s.namespace = $1::text OR (SELECT o.namespace FROM sessions o WHERE o.id = s.session_id) = $1::text,
+SELECT s.key, coalesce(s.namespace = $1::text
+    OR (SELECT o.namespace FROM sessions o WHERE o.id = s.session_id) = $1::text,
     $1::text IS NULL)::boolean AS is_in FROM streams s WHERE s.id = $2
 `
 
@@ -151,8 +156,10 @@ func (q *Queries) StreamFind(ctx context.Context, db DBTX, arg StreamFindParams)
 
 const streamGet = `-- name: StreamGet :one
 
-SELECT s.id, s.key, s.session_id, s.owner, s.fence, s.status, s.reason, (extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
-    coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
+SELECT s.id, s.key, s.session_id, s.owner, s.fence, s.status, s.reason,
+(extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
+    coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1),
+        0)::bigint AS next_sequence,
     (s.expires_at <= statement_timestamp())::boolean AS expired
 FROM streams s WHERE s.namespace = $1 AND s.key = $2
 ORDER BY s.began DESC LIMIT 1
@@ -178,8 +185,8 @@ type StreamGetRow struct {
 	Expired      bool
 }
 
-// Streams. Whether a stream has expired is decided after its row was locked, by the server's clock: a statement that waits for
-// the row is followed by another one, which reads the clock.
+// Streams. Whether a stream has expired is decided after its row was locked, by the server's clock: a statement that
+// waits for the row is followed by another one, which reads the clock.
 // Index: streams_namespace_key_began_key, backwards, stream_parts_pkey, backwards. Returns the newest stream of a key.
 func (q *Queries) StreamGet(ctx context.Context, db DBTX, arg StreamGetParams) (StreamGetRow, error) {
 	row := db.QueryRow(ctx, streamGet, arg.Namespace, arg.Key)
@@ -211,19 +218,22 @@ type StreamLapseParams struct {
 	Key       string
 }
 
-// Index: streams_open_key. Ends the stream of a key that has expired before it ended, so that another one can be opened. It has
-// expired for ever then, also by a clock that steps back.
+// Index: streams_open_key. Ends the stream of a key that has expired before it ended, so that another one can be
+// opened. It has expired for ever then, also by a clock that steps back.
 func (q *Queries) StreamLapse(ctx context.Context, db DBTX, arg StreamLapseParams) error {
 	_, err := db.Exec(ctx, streamLapse, arg.Namespace, arg.Key)
 	return err
 }
 
 const streamList = `-- name: StreamList :many
-SELECT s.id, s.key, s.session_id, s.owner, s.fence, s.status, s.reason, (extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
-    coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
+SELECT s.id, s.key, s.session_id, s.owner, s.fence, s.status, s.reason,
+(extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
+    coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1),
+        0)::bigint AS next_sequence,
     (s.expires_at <= statement_timestamp())::boolean AS expired
 FROM streams s
-WHERE s.session_id = $1 AND (s.status, s.id) < ($2::text, $3::uuid) AND s.expires_at > statement_timestamp()
+WHERE s.session_id = $1 AND (s.status, s.id) < ($2::text, $3::uuid)
+    AND s.expires_at > statement_timestamp()
 ORDER BY s.status DESC, s.id DESC LIMIT $4
 `
 
@@ -249,8 +259,9 @@ type StreamListRow struct {
 	Expired      bool
 }
 
-// Index: streams_session_id_status_id_idx, backwards, stream_parts_pkey, backwards. Returns the streams of a session that have not
-// expired, before a place in the order of status and id, whoever opened them: a view asks for its own sessions.
+// Index: streams_session_id_status_id_idx, backwards, stream_parts_pkey, backwards. Returns the streams of a session
+// that have not expired, before a place in the order of status and id, whoever opened them: a view asks for its own
+// sessions.
 func (q *Queries) StreamList(ctx context.Context, db DBTX, arg StreamListParams) ([]StreamListRow, error) {
 	rows, err := db.Query(ctx, streamList,
 		arg.SessionID,
@@ -306,8 +317,8 @@ type StreamListChangedParams struct {
 	Known      []int64
 }
 
-// Index: streams_session_id_status_id_idx. Returns the places, from 1, of the sessions whose open streams are not those that are
-// known: their fences have another sum. It is the poll of those who wait for streams.
+// Index: streams_session_id_status_id_idx. Returns the places, from 1, of the sessions whose open streams are not those
+// that are known: their fences have another sum. It is the poll of those who wait for streams.
 func (q *Queries) StreamListChanged(ctx context.Context, db DBTX, arg StreamListChangedParams) ([]int64, error) {
 	rows, err := db.Query(ctx, streamListChanged, arg.SessionIds, arg.Known)
 	if err != nil {
@@ -332,7 +343,8 @@ const streamListMoved = `-- name: StreamListMoved :many
 SELECT n.id::uuid AS id, (CASE WHEN s.lives THEN s.next_sequence ELSE -1 END)::bigint AS next_sequence
 FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (id, next_sequence)
 LEFT JOIN LATERAL (
-    SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = n.id ORDER BY p.sequence DESC LIMIT 1), 0) AS next_sequence,
+    SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = n.id
+        ORDER BY p.sequence DESC LIMIT 1), 0) AS next_sequence,
         streams.status = 'open' AND streams.expires_at > statement_timestamp() AS lives FROM streams
     WHERE streams.id = n.id LIMIT 1
 ) AS s ON true
@@ -349,8 +361,8 @@ type StreamListMovedRow struct {
 	NextSequence int64
 }
 
-// Index: streams_pkey, stream_parts_pkey, backwards. SessionListMoved for streams: returns those whose next sequence is not the given one, with the actual
-// one, and those that have ended, expired or are missing, with -1.
+// Index: streams_pkey, stream_parts_pkey, backwards. SessionListMoved for streams: returns those whose next sequence is
+// not the given one, with the actual one, and those that have ended, expired or are missing, with -1.
 func (q *Queries) StreamListMoved(ctx context.Context, db DBTX, arg StreamListMovedParams) ([]StreamListMovedRow, error) {
 	rows, err := db.Query(ctx, streamListMoved, arg.Ids, arg.NextSequences)
 	if err != nil {
@@ -372,8 +384,10 @@ func (q *Queries) StreamListMoved(ctx context.Context, db DBTX, arg StreamListMo
 }
 
 const streamListNews = `-- name: StreamListNews :many
-SELECT f.place::bigint AS place, coalesce(f.next_sequence, -1)::bigint AS next_sequence, coalesce(f.status, '')::text AS status,
-    coalesce(f.reason, '')::text AS reason, coalesce(f.expired, false)::boolean AS expired, coalesce(f.sequence, -1)::bigint AS sequence, f.data
+SELECT f.place::bigint AS place, coalesce(f.next_sequence, -1)::bigint AS next_sequence,
+coalesce(f.status, '')::text AS status,
+    coalesce(f.reason, '')::text AS reason, coalesce(f.expired, false)::boolean AS expired,
+    coalesce(f.sequence, -1)::bigint AS sequence, f.data
 FROM (
     SELECT n.place, s.next_sequence, s.status, s.reason, s.expired, t.sequence, t.data, t.size,
         sum(t.size) OVER (ORDER BY t.needed, n.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
@@ -381,7 +395,8 @@ FROM (
         unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
     ) WITH ORDINALITY AS n (stream_id, from_sequence, place)
     LEFT JOIN LATERAL (
-        SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = n.stream_id ORDER BY p.sequence DESC LIMIT 1), 0) AS next_sequence,
+        SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = n.stream_id
+            ORDER BY p.sequence DESC LIMIT 1), 0) AS next_sequence,
             streams.status, streams.reason, streams.expires_at <= statement_timestamp() AS expired
         FROM streams WHERE streams.id = n.stream_id LIMIT 1
     ) AS s ON true
@@ -415,10 +430,10 @@ type StreamListNewsRow struct {
 	Data         []byte
 }
 
-// Index: streams_pkey, stream_parts_pkey. MessageListNews for streams: returns parts of streams, of each from a sequence on, up
-// to max_rows of one stream and max_bytes together. Each row has the stream's place among stream_ids, from 1, and its next
-// sequence, or -1 if there is no such stream. A stream without parts from there on, or that has expired, has one row, whose
-// sequence is -1. One for which there was no room has none. Sorted by place and sequence.
+// Index: streams_pkey, stream_parts_pkey. MessageListNews for streams: returns parts of streams, of each from a
+// sequence on, up to max_rows of one stream and max_bytes together. Each row has the stream's place among stream_ids,
+// from 1, and its next sequence, or -1 if there is no such stream. A stream without parts from there on, or that has
+// expired, has one row, whose sequence is -1. One for which there was no room has none. Sorted by place and sequence.
 func (q *Queries) StreamListNews(ctx context.Context, db DBTX, arg StreamListNewsParams) ([]StreamListNewsRow, error) {
 	rows, err := db.Query(ctx, streamListNews,
 		arg.StreamIds,
@@ -468,8 +483,8 @@ SELECT s.id FROM unnest((SELECT $1::uuid[])) AS n (stream_id), LATERAL (
 ) AS s
 `
 
-// Index: streams_pkey. Locks the rows of streams that nobody else has locked, and returns which. A SELECT around an argument, and
-// LATERAL, are explained at TurnLockCounters.
+// Index: streams_pkey. Locks the rows of streams that nobody else has locked, and returns which. A SELECT around an
+// argument, and LATERAL, are explained at TurnLockCounters.
 func (q *Queries) StreamLockFree(ctx context.Context, db DBTX, streamIds []pgtype.UUID) ([]pgtype.UUID, error) {
 	rows, err := db.Query(ctx, streamLockFree, streamIds)
 	if err != nil {
@@ -493,10 +508,12 @@ func (q *Queries) StreamLockFree(ctx context.Context, db DBTX, streamIds []pgtyp
 const streamLook = `-- name: StreamLook :many
 SELECT s.id, s.fence, s.status, (s.expires_at <= statement_timestamp())::boolean AS expired,
     (s.expires_at < statement_timestamp() + s.ttl)::boolean AS is_short,
-    coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
+    coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1),
+        0)::bigint AS next_sequence,
     (SELECT extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout
 FROM unnest((SELECT $1::uuid[])) AS n (stream_id), LATERAL (
-    SELECT streams.id, streams.fence, streams.status, streams.expires_at, streams.ttl FROM streams WHERE streams.id = n.stream_id LIMIT 1
+    SELECT streams.id, streams.fence, streams.status, streams.expires_at, streams.ttl FROM streams
+        WHERE streams.id = n.stream_id LIMIT 1
 ) AS s
 `
 
@@ -510,8 +527,8 @@ type StreamLookRow struct {
 	LockTimeout  int64
 }
 
-// Index: streams_pkey, stream_parts_pkey, backwards. What an append of parts depends on. The clock is read once. lock_timeout is the
-// setting of that name in milliseconds.
+// Index: streams_pkey, stream_parts_pkey, backwards. What an append of parts depends on. The clock is read once.
+// lock_timeout is the setting of that name in milliseconds.
 func (q *Queries) StreamLook(ctx context.Context, db DBTX, streamIds []pgtype.UUID) ([]StreamLookRow, error) {
 	rows, err := db.Query(ctx, streamLook, streamIds)
 	if err != nil {
@@ -541,7 +558,8 @@ func (q *Queries) StreamLook(ctx context.Context, db DBTX, streamIds []pgtype.UU
 }
 
 const streamNext = `-- name: StreamNext :one
-SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1), 0)::bigint AS next_sequence,
+SELECT coalesce((SELECT p.sequence + 1 FROM stream_parts p WHERE p.stream_id = s.id ORDER BY p.sequence DESC LIMIT 1),
+    0)::bigint AS next_sequence,
     (current_setting('transaction_isolation') <> 'read committed')::boolean AS by_snapshot
 FROM streams s WHERE s.namespace = $1 AND s.key = $2 AND s.status = 'open'
 `
@@ -556,9 +574,9 @@ type StreamNextRow struct {
 	BySnapshot   bool
 }
 
-// Index: streams_open_key, stream_parts_pkey, backwards. Returns the next sequence of the stream of a key that is open. The row is
-// locked, by StreamOpen: there is no part that this statement does not see.
-// by_snapshot says that this is not so, because the transaction has another level than read committed: see StreamPartTry.
+// Index: streams_open_key, stream_parts_pkey, backwards. Returns the next sequence of the stream of a key that is open.
+// The row is locked, by StreamOpen: there is no part that this statement does not see. by_snapshot says that this is
+// not so, because the transaction has another level than read committed: see StreamPartTry.
 func (q *Queries) StreamNext(ctx context.Context, db DBTX, arg StreamNextParams) (StreamNextRow, error) {
 	row := db.QueryRow(ctx, streamNext, arg.Namespace, arg.Key)
 	var i StreamNextRow
@@ -572,19 +590,23 @@ WITH newest AS (
     WHERE s.namespace = $2 AND s.key = $3
     ORDER BY s.began DESC LIMIT 1
 ), next AS (
-    SELECT n.now, n.ttl, greatest((extract(epoch FROM n.now) * 1000000)::bigint, (SELECT w.fence + 1 FROM newest w)) AS fence
+    SELECT n.now, n.ttl, greatest((extract(epoch FROM n.now) * 1000000)::bigint,
+        (SELECT w.fence + 1 FROM newest w)) AS fence
     FROM (SELECT statement_timestamp() AS now, make_interval(secs => $6::float8) AS ttl) AS n
     WHERE $5::uuid IS NULL
         OR (SELECT true FROM session_counters c WHERE c.session_id = $5::uuid LIMIT 1)
 )
 INSERT INTO streams (id, namespace, key, owner, opener, session_id, began, fence, ttl, opened_at, expires_at)
-SELECT $1, $2, $3, $4, $1, $5::uuid, n.fence, n.fence, n.ttl, n.now, n.now + n.ttl * 1.125
+SELECT $1, $2, $3, $4, $1, $5::uuid, n.fence, n.fence, n.ttl, n.now,
+n.now + n.ttl * 1.125
 FROM next n
 ON CONFLICT (namespace, key) WHERE status = 'open' DO UPDATE SET
     owner = excluded.owner, opener = excluded.opener,
-    fence = CASE WHEN streams.opener = excluded.opener THEN streams.fence ELSE greatest(excluded.fence, streams.fence + 1) END,
+    fence = CASE WHEN streams.opener = excluded.opener THEN streams.fence
+        ELSE greatest(excluded.fence, streams.fence + 1) END,
     ttl = excluded.ttl, expires_at = greatest(streams.expires_at, excluded.expires_at)
-WHERE streams.expires_at > excluded.opened_at AND (excluded.session_id IS NULL OR excluded.session_id = streams.session_id)
+WHERE streams.expires_at > excluded.opened_at AND (excluded.session_id IS NULL
+    OR excluded.session_id = streams.session_id)
 RETURNING id, fence, opened_at, expires_at, session_id
 `
 
@@ -605,10 +627,11 @@ type StreamOpenRow struct {
 	SessionID pgtype.UUID
 }
 
-// Index: streams_namespace_key_began_key, backwards, streams_open_key, session_counters_pkey. Begins a stream, or goes on with the
-// one that is open. It returns no row if that has just expired. The fence of a call of Open that is sent twice, after an answer was lost, is
-// taken once. At a higher isolation level the newest stream may be another one by now: the next fence is also after that of the
-// row that is locked. It returns no row, either, if there is no such session, or the stream that is open is of another one.
+// Index: streams_namespace_key_began_key, backwards, streams_open_key, session_counters_pkey. Begins a stream, or goes
+// on with the one that is open. It returns no row if that has just expired. The fence of a call of Open that is sent
+// twice, after an answer was lost, is taken once. At a higher isolation level the newest stream may be another one by
+// now: the next fence is also after that of the row that is locked. It returns no row, either, if there is no such
+// session, or the stream that is open is of another one.
 func (q *Queries) StreamOpen(ctx context.Context, db DBTX, arg StreamOpenParams) (StreamOpenRow, error) {
 	row := db.QueryRow(ctx, streamOpen,
 		arg.ID,
@@ -633,7 +656,8 @@ const streamPartCheck = `-- name: StreamPartCheck :exec
 SELECT rows_left_out('stream_parts')
 WHERE (
     SELECT sum(stored.missing) FROM ROWS FROM (
-        unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[])), unnest((SELECT $3::bigint[]))
+        unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[])),
+        unnest((SELECT $3::bigint[]))
     ) AS n (stream_id, first, next_sequence), LATERAL (
         SELECT n.next_sequence - n.first - count(*) AS missing FROM stream_parts p
         WHERE p.stream_id = n.stream_id AND p.sequence >= n.first AND p.sequence < n.next_sequence
@@ -647,7 +671,8 @@ type StreamPartCheckParams struct {
 	NextSequences []int64
 }
 
-// Index: stream_parts_pkey. Fails if a trigger has left out one of the parts from a stream's first sequence to below its next.
+// Index: stream_parts_pkey. Fails if a trigger has left out one of the parts from a stream's first sequence to below
+// its next.
 func (q *Queries) StreamPartCheck(ctx context.Context, db DBTX, arg StreamPartCheckParams) error {
 	_, err := db.Exec(ctx, streamPartCheck, arg.StreamIds, arg.Firsts, arg.NextSequences)
 	return err
@@ -656,7 +681,8 @@ func (q *Queries) StreamPartCheck(ctx context.Context, db DBTX, arg StreamPartCh
 const streamPartInsert = `-- name: StreamPartInsert :exec
 INSERT INTO stream_parts (stream_id, sequence, data)
 SELECT n.stream_id, n.sequence, n.data
-FROM session_holds h, ROWS FROM (unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::bytea[])) AS n (stream_id, sequence, data)
+FROM session_holds h, ROWS FROM (unnest($1::uuid[]), unnest($2::bigint[]),
+    unnest($3::bytea[])) AS n (stream_id, sequence, data)
 WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000'
 `
 
@@ -666,7 +692,8 @@ type StreamPartInsertParams struct {
 	Datas     [][]byte
 }
 
-// Index: session_holds_pkey. Stores parts of streams whose rows are locked. For the row of session_holds see MessageInsert.
+// Index: session_holds_pkey. Stores parts of streams whose rows are locked. For the row of session_holds see
+// MessageInsert.
 func (q *Queries) StreamPartInsert(ctx context.Context, db DBTX, arg StreamPartInsertParams) error {
 	_, err := db.Exec(ctx, streamPartInsert, arg.StreamIds, arg.Sequences, arg.Datas)
 	return err
@@ -708,7 +735,8 @@ func (q *Queries) StreamPartList(ctx context.Context, db DBTX, arg StreamPartLis
 const streamPartRemove = `-- name: StreamPartRemove :execrows
 WITH gone AS (
     SELECT s.id FROM streams s
-    WHERE s.expires_at = 'epoch' AND (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1) LIMIT $2::bigint
+    WHERE s.expires_at = 'epoch' AND (SELECT true FROM stream_parts p
+        WHERE p.stream_id = s.id LIMIT 1) LIMIT $2::bigint
     FOR UPDATE SKIP LOCKED
 ), found AS (
     SELECT g.id, p.sequence, p.size FROM gone g, LATERAL (
@@ -730,8 +758,9 @@ type StreamPartRemoveParams struct {
 	MaxRows  int64
 }
 
-// Index: streams_expires_at_idx, stream_parts_pkey. Removes parts of streams that have expired for ever: up to max_rows, and
-// either of about max_bytes together or one. It leaves out streams that are locked by others. octet_length does not read a part.
+// Index: streams_expires_at_idx, stream_parts_pkey. Removes parts of streams that have expired for ever: up to
+// max_rows, and either of about max_bytes together or one. It leaves out streams that are locked by others.
+// octet_length does not read a part.
 func (q *Queries) StreamPartRemove(ctx context.Context, db DBTX, arg StreamPartRemoveParams) (int64, error) {
 	result, err := db.Exec(ctx, streamPartRemove, arg.MaxBytes, arg.MaxRows)
 	if err != nil {
@@ -749,9 +778,9 @@ type StreamPartTryParams struct {
 	Sequence int64
 }
 
-// Index: stream_parts_pkey. Stores a part which StreamPartUntry removes. At the levels above read committed that fails with a
-// serialization failure if there is a part which the transaction's snapshot does not show. Appends do not change the stream's
-// row, so nothing else would tell.
+// Index: stream_parts_pkey. Stores a part which StreamPartUntry removes. At the levels above read committed that fails
+// with a serialization failure if there is a part which the transaction's snapshot does not show. Appends do not change
+// the stream's row, so nothing else would tell.
 func (q *Queries) StreamPartTry(ctx context.Context, db DBTX, arg StreamPartTryParams) error {
 	_, err := db.Exec(ctx, streamPartTry, arg.StreamID, arg.Sequence)
 	return err
@@ -777,8 +806,10 @@ WITH empty AS (
     SELECT s.id FROM streams s
     WHERE s.expires_at = 'epoch'
         AND (SELECT true FROM stream_parts p WHERE p.stream_id = s.id LIMIT 1) IS NULL
-        AND ((SELECT true FROM streams newer WHERE newer.namespace = s.namespace AND newer.key = s.key AND newer.began > s.began LIMIT 1)
-            OR (SELECT true FROM streams older WHERE older.namespace = s.namespace AND older.key = s.key AND older.began < s.began AND older.expires_at > 'epoch' LIMIT 1) IS NULL)
+        AND ((SELECT true FROM streams newer WHERE newer.namespace = s.namespace AND newer.key = s.key
+            AND newer.began > s.began LIMIT 1)
+            OR (SELECT true FROM streams older WHERE older.namespace = s.namespace AND older.key = s.key
+                AND older.began < s.began AND older.expires_at > 'epoch' LIMIT 1) IS NULL)
     LIMIT $1::bigint FOR UPDATE SKIP LOCKED
 )
 DELETE FROM streams s
@@ -786,9 +817,9 @@ USING empty e
 WHERE s.id = e.id
 `
 
-// Index: streams_expires_at_idx, stream_parts_pkey, streams_pkey, streams_namespace_key_began_key. Removes streams that have
-// expired for ever and have no part any more. It keeps the newest one of a key while one before it lives, or may do so again by
-// a clock that steps back, which would be the newest otherwise.
+// Index: streams_expires_at_idx, stream_parts_pkey, streams_pkey, streams_namespace_key_began_key. Removes streams that
+// have expired for ever and have no part any more. It keeps the newest one of a key while one before it lives, or may
+// do so again by a clock that steps back, which would be the newest otherwise.
 func (q *Queries) StreamRemove(ctx context.Context, db DBTX, maxRows int64) (int64, error) {
 	result, err := db.Exec(ctx, streamRemove, maxRows)
 	if err != nil {
@@ -815,10 +846,10 @@ type StreamRestartParams struct {
 	Opener    pgtype.UUID
 }
 
-// Index: streams_open_key, stream_parts_pkey, backwards. Adds the empty part that says that the writer begins again to the stream
-// of a key that is open, and that StreamOpen has opened for this opener: if it was refused, the stream is another's. It adds none
-// if there is nothing before it. If there is a part at its sequence that the transaction's snapshot does not show, that is a
-// serialization failure.
+// Index: streams_open_key, stream_parts_pkey, backwards. Adds the empty part that says that the writer begins again to
+// the stream of a key that is open, and that StreamOpen has opened for this opener: if it was refused, the stream is
+// another's. It adds none if there is nothing before it. If there is a part at its sequence that the transaction's
+// snapshot does not show, that is a serialization failure.
 func (q *Queries) StreamRestart(ctx context.Context, db DBTX, arg StreamRestartParams) error {
 	_, err := db.Exec(ctx, streamRestart, arg.Namespace, arg.Key, arg.Opener)
 	return err
@@ -833,9 +864,9 @@ type StreamTurnParams struct {
 	Namespace string
 }
 
-// Index: none. Takes the transaction-level advisory lock of a key: the turn to open it, since a stream that does not exist yet
-// cannot be locked. The fence is taken, and the stream opened, by statements after this one, which see what those before have
-// done. So fences of a key are in the order of commits.
+// Index: none. Takes the transaction-level advisory lock of a key: the turn to open it, since a stream that does not
+// exist yet cannot be locked. The fence is taken, and the stream opened, by statements after this one, which see what
+// those before have done. So fences of a key are in the order of commits.
 func (q *Queries) StreamTurn(ctx context.Context, db DBTX, arg StreamTurnParams) error {
 	_, err := db.Exec(ctx, streamTurn, arg.Key, arg.Namespace)
 	return err

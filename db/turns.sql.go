@@ -31,7 +31,8 @@ func (q *Queries) TurnAdvanceScopes(ctx context.Context, db DBTX, arg TurnAdvanc
 }
 
 const turnAwaitActions = `-- name: TurnAwaitActions :exec
-SELECT FROM unnest((SELECT $1::text[])) AS n (name), LATERAL (SELECT FROM actions WHERE actions.name = n.name FOR SHARE) AS a
+SELECT FROM unnest((SELECT $1::text[])) AS n (name),
+LATERAL (SELECT FROM actions WHERE actions.name = n.name FOR SHARE) AS a
 `
 
 // Index: actions_pkey. Waits for actions that turns use, and locks them.
@@ -69,8 +70,8 @@ type TurnAwaitScopesParams struct {
 	Names      []string
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Waits for the rows of scopes, in the order
-// given, and locks them.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Waits for the rows of scopes,
+// in the order given, and locks them.
 func (q *Queries) TurnAwaitScopes(ctx context.Context, db DBTX, arg TurnAwaitScopesParams) error {
 	_, err := db.Exec(ctx, turnAwaitScopes, arg.SessionIds, arg.Namespaces, arg.Names)
 	return err
@@ -105,14 +106,16 @@ func (q *Queries) TurnBranch(ctx context.Context, db DBTX, sessionIds []pgtype.U
 
 const turnCheckWork = `-- name: TurnCheckWork :exec
 SELECT rows_left_out('plans')
-WHERE (SELECT count(*) FROM unnest((SELECT $1::uuid[])) AS n (id), LATERAL (SELECT FROM plans WHERE plans.id = n.id LIMIT 1) AS p)
+WHERE (SELECT count(*) FROM unnest((SELECT $1::uuid[])) AS n (id),
+    LATERAL (SELECT FROM plans WHERE plans.id = n.id LIMIT 1) AS p)
         <> cardinality($1::uuid[])
     OR (
         SELECT count(*) FROM ROWS FROM (
             unnest((SELECT $2::text[])), unnest((SELECT $3::text[])), unnest((SELECT $4::uuid[]))
         ) AS n (namespace, key, opener), LATERAL (
             SELECT FROM streams
-            WHERE streams.namespace = n.namespace AND streams.key = n.key AND streams.status = 'open' AND streams.opener = n.opener LIMIT 1
+            WHERE streams.namespace = n.namespace AND streams.key = n.key AND streams.status = 'open'
+                AND streams.opener = n.opener LIMIT 1
         ) AS s
     ) <> cardinality($3::text[])
 `
@@ -124,7 +127,8 @@ type TurnCheckWorkParams struct {
 	Openers    []pgtype.UUID
 }
 
-// Index: plans_pkey, streams_pkey or streams_open_key. Fails unless the plans were made, and the streams opened, by those who have these ids.
+// Index: plans_pkey, streams_pkey or streams_open_key. Fails unless the plans were made, and the streams opened, by
+// those who have these ids.
 func (q *Queries) TurnCheckWork(ctx context.Context, db DBTX, arg TurnCheckWorkParams) error {
 	_, err := db.Exec(ctx, turnCheckWork,
 		arg.PlanIds,
@@ -137,23 +141,34 @@ func (q *Queries) TurnCheckWork(ctx context.Context, db DBTX, arg TurnCheckWorkP
 
 const turnCreatePlans = `-- name: TurnCreatePlans :many
 WITH asked AS MATERIALIZED (
-    SELECT a.plan, (a.plan ->> 'ID')::uuid AS id, (a.plan ->> 'SessionID')::uuid AS session_id, a.plan ->> 'Namespace' AS namespace,
+    SELECT a.plan, (a.plan ->> 'ID')::uuid AS id, (a.plan ->> 'SessionID')::uuid AS session_id,
+    a.plan ->> 'Namespace' AS namespace,
         a.plan ->> 'Phase' AS phase, a.plan ->> 'State' AS state, a.plan ->> 'Actor' AS actor
     FROM jsonb_array_elements(CAST($1::text AS jsonb)) AS a (plan)
 ), created AS (
     INSERT INTO plans (
-        id, name, namespace, session_id, action_name, root_id, attempt, max_attempts, priority, not_before, deadline, keep_micros, phases,
-        description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace,
+        id, name, namespace, session_id, action_name, root_id, attempt, max_attempts, priority, not_before, deadline,
+        keep_micros, phases,
+        description, definition_of_done, phase, state, automation_profile, automation_profile_source,
+        automation_snapshot, trace,
         argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys
     )
-    SELECT a.id, a.plan ->> 'Name', a.namespace, a.session_id, a.plan ->> 'ActionName', a.id, (a.plan ->> 'Attempt')::integer,
+    SELECT a.id, a.plan ->> 'Name', a.namespace, a.session_id, a.plan ->> 'ActionName', a.id,
+    (a.plan ->> 'Attempt')::integer,
         (a.plan ->> 'MaxAttempts')::integer, (a.plan ->> 'Priority')::smallint, (a.plan ->> 'NotBefore')::timestamptz,
-        greatest(statement_timestamp(), (a.plan ->> 'NotBefore')::timestamptz) + nullif((a.plan ->> 'MaxAgeMicros')::bigint, 0) * interval '1 microsecond',
-        (a.plan ->> 'KeepMicros')::bigint, (a.plan ->> 'Phases')::smallint, a.plan ->> 'Description', a.plan ->> 'DefinitionOfDone', a.phase, a.state,
-        a.plan ->> 'AutomationProfile', a.plan ->> 'AutomationProfileSource', (a.plan ->> 'AutomationSnapshot')::json, a.plan ->> 'Trace',
-        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentNames')), ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentValues')),
-        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'Invariants')), ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'InvariantSources')),
-        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'Projects')), ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ProjectAliases')),
+        greatest(statement_timestamp(),
+            (a.plan ->> 'NotBefore')::timestamptz) + nullif((a.plan ->> 'MaxAgeMicros')::bigint,
+        0) * interval '1 microsecond',
+        (a.plan ->> 'KeepMicros')::bigint, (a.plan ->> 'Phases')::smallint, a.plan ->> 'Description',
+        a.plan ->> 'DefinitionOfDone', a.phase, a.state,
+        a.plan ->> 'AutomationProfile', a.plan ->> 'AutomationProfileSource', (a.plan ->> 'AutomationSnapshot')::json,
+        a.plan ->> 'Trace',
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentNames')),
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentValues')),
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'Invariants')),
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'InvariantSources')),
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'Projects')),
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ProjectAliases')),
         ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ProjectReadOnlys'))::boolean[]
     FROM asked a
     RETURNING id, created_at, updated_at
@@ -167,7 +182,8 @@ WITH asked AS MATERIALIZED (
     INSERT INTO session_plans (session_id, plan_id) SELECT a.session_id, a.id FROM asked a
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, session_id, details)
-    SELECT statement_timestamp(), audit_new_id(), 'plan_created', a.namespace, a.actor, a.id, a.session_id, (a.plan ->> 'Details')::json
+    SELECT statement_timestamp(), audit_new_id(), 'plan_created', a.namespace, a.actor, a.id, a.session_id,
+    (a.plan ->> 'Details')::json
     FROM asked a
 )
 SELECT c.id, c.created_at, c.updated_at FROM created c
@@ -179,8 +195,8 @@ type TurnCreatePlansRow struct {
 	UpdatedAt time.Time
 }
 
-// Index: plans_pkey. PlanCreate for plans of turns, with its parameters as objects of a JSON array: of reusable actions whose rows
-// are locked, without parents and keys, for sessions whose counter rows are locked.
+// Index: plans_pkey. PlanCreate for plans of turns, with its parameters as objects of a JSON array: of reusable actions
+// whose rows are locked, without parents and keys, for sessions whose counter rows are locked.
 func (q *Queries) TurnCreatePlans(ctx context.Context, db DBTX, plans string) ([]TurnCreatePlansRow, error) {
 	rows, err := db.Query(ctx, turnCreatePlans, plans)
 	if err != nil {
@@ -204,7 +220,8 @@ func (q *Queries) TurnCreatePlans(ctx context.Context, db DBTX, plans string) ([
 const turnFind = `-- name: TurnFind :many
 SELECT t.session_id, t.id, t.digest, t.first_sequence, t.message_count, t.plan_id
 FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[]))) AS n (session_id, id), LATERAL (
-    SELECT session_turns.session_id, session_turns.id, session_turns.digest, session_turns.first_sequence, session_turns.message_count, session_turns.plan_id
+    SELECT session_turns.session_id, session_turns.id, session_turns.digest, session_turns.first_sequence,
+    session_turns.message_count, session_turns.plan_id
     FROM session_turns
     WHERE session_turns.session_id = n.session_id AND session_turns.id = n.id LIMIT 1
 ) AS t
@@ -326,12 +343,15 @@ func (q *Queries) TurnFindMessages(ctx context.Context, db DBTX, arg TurnFindMes
 const turnFindPlaces = `-- name: TurnFindPlaces :many
 SELECT n.session_id::uuid AS session_id, n.sequence::bigint AS sequence,
     coalesce((SELECT true FROM messages m WHERE m.session_id = n.session_id AND m.sequence = n.sequence LIMIT 1), (
-        SELECT true FROM session_branches b, session_path(b.session_id, b.base - 1, n.sequence, NULL, NULL) AS p (owner, low, high)
+        SELECT true FROM session_branches b, session_path(b.session_id, b.base - 1, n.sequence, NULL, NULL) AS p (owner,
+            low, high)
         WHERE b.session_id = n.session_id AND n.sequence < b.base AND n.sequence >= p.low AND n.sequence <= p.high
         LIMIT 1
     ), false)::boolean AS found,
-    coalesce((SELECT true FROM session_branches b WHERE b.session_id = n.session_id LIMIT 1), false)::boolean AS branched
-FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (session_id, sequence)
+    coalesce((SELECT true FROM session_branches b WHERE b.session_id = n.session_id LIMIT 1),
+        false)::boolean AS branched
+FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (session_id,
+    sequence)
 `
 
 type TurnFindPlacesParams struct {
@@ -346,9 +366,9 @@ type TurnFindPlacesRow struct {
 	Branched  bool
 }
 
-// Index: messages_pkey, session_branches_pkey. For turns that follow a message: whether the
-// message with this sequence is in the session, on any of its branches, or, if a fork has it of others, among those that it has;
-// and whether the session has a row of session_branches. LIMIT is explained at TurnLockCounters.
+// Index: messages_pkey, session_branches_pkey. For turns that follow a message: whether the message with this sequence
+// is in the session, on any of its branches, or, if a fork has it of others, among those that it has; and whether the
+// session has a row of session_branches. LIMIT is explained at TurnLockCounters.
 func (q *Queries) TurnFindPlaces(ctx context.Context, db DBTX, arg TurnFindPlacesParams) ([]TurnFindPlacesRow, error) {
 	rows, err := db.Query(ctx, turnFindPlaces, arg.SessionIds, arg.Sequences)
 	if err != nil {
@@ -376,7 +396,8 @@ func (q *Queries) TurnFindPlaces(ctx context.Context, db DBTX, arg TurnFindPlace
 
 const turnFindStreams = `-- name: TurnFindStreams :many
 SELECT n.place::bigint AS place, s.id, s.session_id, (s.expires_at <= statement_timestamp())::boolean AS expired
-FROM ROWS FROM (unnest((SELECT $1::text[])), unnest((SELECT $2::text[]))) WITH ORDINALITY AS n (namespace, key, place), LATERAL (
+FROM ROWS FROM (unnest((SELECT $1::text[])), unnest((SELECT $2::text[]))) WITH ORDINALITY AS n (namespace,
+    key, place), LATERAL (
     SELECT streams.id, streams.session_id, streams.expires_at FROM streams
     WHERE streams.namespace = n.namespace AND streams.key = n.key AND streams.status = 'open' LIMIT 1
 ) AS s
@@ -394,7 +415,8 @@ type TurnFindStreamsRow struct {
 	Expired   bool
 }
 
-// Index: streams_open_key. Returns the streams of keys that are open, also if they have expired, with the places of the keys.
+// Index: streams_open_key. Returns the streams of keys that are open, also if they have expired, with the places of the
+// keys.
 func (q *Queries) TurnFindStreams(ctx context.Context, db DBTX, arg TurnFindStreamsParams) ([]TurnFindStreamsRow, error) {
 	rows, err := db.Query(ctx, turnFindStreams, arg.Namespaces, arg.Keys)
 	if err != nil {
@@ -423,7 +445,8 @@ func (q *Queries) TurnFindStreams(ctx context.Context, db DBTX, arg TurnFindStre
 const turnFindUsages = `-- name: TurnFindUsages :many
 SELECT u.session_id, u.id, u.input_tokens, u.output_tokens, u.cost_nanos
 FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::uuid[]))) AS n (session_id, id), LATERAL (
-    SELECT session_usages.session_id, session_usages.id, session_usages.input_tokens, session_usages.output_tokens, session_usages.cost_nanos
+    SELECT session_usages.session_id, session_usages.id, session_usages.input_tokens, session_usages.output_tokens,
+    session_usages.cost_nanos
     FROM session_usages WHERE session_usages.session_id = n.session_id AND session_usages.id = n.id LIMIT 1
 ) AS u
 `
@@ -481,7 +504,8 @@ WITH found AS MATERIALIZED (
     ) AS s
 )
 SELECT n.place::bigint AS place, v.value, v.version
-FROM ROWS FROM (unnest((SELECT $1::bigint[])), unnest((SELECT $2::text[]))) WITH ORDINALITY AS n (scope, key, place)
+FROM ROWS FROM (unnest((SELECT $1::bigint[])), unnest((SELECT $2::text[]))) WITH ORDINALITY AS n (scope, key,
+    place)
 JOIN found f ON f.place = n.scope, LATERAL (
     SELECT state_values.value, state_values.version FROM state_values
     WHERE state_values.scope_id = f.id AND state_values.key = n.key LIMIT 1
@@ -502,8 +526,8 @@ type TurnFindValuesRow struct {
 	Version int64
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. Returns those of the keys that exist,
-// with their places. scopes are the places of the keys' scopes, of which each is looked up once.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. Returns those of the keys
+// that exist, with their places. scopes are the places of the keys' scopes, of which each is looked up once.
 func (q *Queries) TurnFindValues(ctx context.Context, db DBTX, arg TurnFindValuesParams) ([]TurnFindValuesRow, error) {
 	rows, err := db.Query(ctx, turnFindValues,
 		arg.Scopes,
@@ -535,7 +559,8 @@ WITH stored AS (
     INSERT INTO session_turns (session_id, id, digest, first_sequence, message_count, plan_id)
     SELECT n.session_id, n.id, n.digest, n.first_sequence, n.message_count, n.plan_id
     FROM ROWS FROM (
-        unnest($2::uuid[]), unnest($1::text[]), unnest($3::bytea[]), unnest($4::bigint[]),
+        unnest($2::uuid[]), unnest($1::text[]), unnest($3::bytea[]),
+        unnest($4::bigint[]),
         unnest($5::integer[]), unnest($6::uuid[])
     ) AS n (session_id, id, digest, first_sequence, message_count, plan_id)
     RETURNING true
@@ -600,35 +625,42 @@ func (q *Queries) TurnInsertUsages(ctx context.Context, db DBTX, arg TurnInsertU
 
 const turnLimitWait = `-- name: TurnLimitWait :exec
 SELECT set_config('lock_timeout', $1::text, true) FROM session_holds
-WHERE session_holds.namespace = '' AND session_holds.owner = '' AND session_holds.session_id = '00000000-0000-0000-0000-000000000000'
+WHERE session_holds.namespace = '' AND session_holds.owner = ''
+    AND session_holds.session_id = '00000000-0000-0000-0000-000000000000'
     AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND ($1::text)::interval
 `
 
-// Index: session_holds_pkey. Bounds the rest of the transaction's waits for locks, unless the setting is below that. It reads the
-// row that is always there, so that a distributed engine sets it where the locks are.
+// Index: session_holds_pkey. Bounds the rest of the transaction's waits for locks, unless the setting is below that. It
+// reads the row that is always there, so that a distributed engine sets it where the locks are.
 func (q *Queries) TurnLimitWait(ctx context.Context, db DBTX, bound string) error {
 	_, err := db.Exec(ctx, turnLimitWait, bound)
 	return err
 }
 
 const turnLockCounters = `-- name: TurnLockCounters :many
-SELECT n.session_id::uuid AS session_id, c.held::boolean AS held, c.next_sequence::bigint AS next_sequence, c.fence::bigint AS fence,
-    c.fenced_only::boolean AS fenced_only, c.follows, greatest(c.updated_at, statement_timestamp())::timestamptz AS updated_at, c.hint::tid AS hint,
+SELECT n.session_id::uuid AS session_id, c.held::boolean AS held, c.next_sequence::bigint AS next_sequence,
+c.fence::bigint AS fence,
+    c.fenced_only::boolean AS fenced_only, c.follows,
+    greatest(c.updated_at, statement_timestamp())::timestamptz AS updated_at, c.hint::tid AS hint,
     statement_timestamp()::timestamptz AS now,
     (SELECT extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout,
     (SELECT current_setting('default_transaction_isolation') <> 'read committed')::boolean AS other_level
-FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::tid[]))) AS n (session_id, hint), LATERAL (
+FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::tid[]))) AS n (session_id, hint),
+LATERAL (
     SELECT h.held, h.next_sequence, h.fence, h.fenced_only, h.follows, h.updated_at, h.hint FROM (
-        SELECT false AS held, t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
+        SELECT false AS held, t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint
+            FROM session_counters t
         WHERE t.ctid = n.hint AND t.session_id = n.session_id FOR UPDATE SKIP LOCKED
     ) AS h
     UNION ALL
     SELECT i.held, i.next_sequence, i.fence, i.fenced_only, i.follows, i.updated_at, i.hint FROM (
-        SELECT false AS held, f.next_sequence, f.fence, f.fenced_only, f.follows, f.updated_at, f.ctid::tid AS hint FROM session_counters f
+        SELECT false AS held, f.next_sequence, f.fence, f.fenced_only, f.follows, f.updated_at, f.ctid::tid AS hint
+            FROM session_counters f
         WHERE f.session_id = n.session_id FOR UPDATE SKIP LOCKED
     ) AS i
     UNION ALL
-    SELECT true, there.next_sequence, there.fence, there.fenced_only, there.follows, there.updated_at, there.ctid::tid FROM session_counters there
+    SELECT true, there.next_sequence, there.fence, there.fenced_only, there.follows, there.updated_at, there.ctid::tid
+        FROM session_counters there
     WHERE there.session_id = n.session_id
     LIMIT 1
 ) AS c
@@ -653,19 +685,20 @@ type TurnLockCountersRow struct {
 	OtherLevel   bool
 }
 
-// Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and skips those that others have locked.
-// The answer has a row for each session that exists. held says that its row was skipped. lock_timeout is the setting of that name,
-// in milliseconds. other_level says that transactions are not read committed by default. updated_at is what an append sets.
+// Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and skips those that others
+// have locked. The answer has a row for each session that exists. held says that its row was skipped. lock_timeout is
+// the setting of that name, in milliseconds. other_level says that transactions are not read committed by default.
+// updated_at is what an append sets.
 //
 // hints are where the rows may be (null: nobody knows), and hint is where one is: see MessageAppendOne.
 //
-// What a turn depends on is read by statements of the same transaction that come after the locks, so that they see what was
-// committed before.
+// What a turn depends on is read by statements of the same transaction that come after the locks, so that they see what
+// was committed before.
 //
-// A SELECT around an argument hides its value from the planner. With the values a custom plan, for just these ids or without a
-// look-up, would seem cheaper than a generic one, and the planner would plan each statement anew, which costs more than to run it.
-// LIMIT makes it look up each id separately. If most sessions are short it would otherwise choose a join, which reads a long session
-// from end to end.
+// A SELECT around an argument hides its value from the planner. With the values a custom plan, for just these ids or
+// without a look-up, would seem cheaper than a generic one, and the planner would plan each statement anew, which costs
+// more than to run it. LIMIT makes it look up each id separately. If most sessions are short it would otherwise choose
+// a join, which reads a long session from end to end.
 func (q *Queries) TurnLockCounters(ctx context.Context, db DBTX, arg TurnLockCountersParams) ([]TurnLockCountersRow, error) {
 	rows, err := db.Query(ctx, turnLockCounters, arg.SessionIds, arg.Hints)
 	if err != nil {
@@ -699,7 +732,8 @@ func (q *Queries) TurnLockCounters(ctx context.Context, db DBTX, arg TurnLockCou
 }
 
 const turnLockScopes = `-- name: TurnLockScopes :many
-SELECT n.place::bigint AS place, s.id::uuid AS id, (c.version IS NULL)::boolean AS held, coalesce(c.version, 0)::bigint AS version,
+SELECT n.place::bigint AS place, s.id::uuid AS id, (c.version IS NULL)::boolean AS held,
+coalesce(c.version, 0)::bigint AS version,
     clock_timestamp()::timestamptz AS now
 FROM ROWS FROM (
     unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])), unnest((SELECT $3::text[]))
@@ -728,9 +762,9 @@ type TurnLockScopesRow struct {
 	Now     time.Time
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like TurnLockUsages, for the rows of
-// scopes, which have their places in the arrays: a scope has a session, or a namespace and a name. held says that a row was skipped. now is the database's clock
-// after the lock.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like TurnLockUsages, for the
+// rows of scopes, which have their places in the arrays: a scope has a session, or a namespace and a name. held says
+// that a row was skipped. now is the database's clock after the lock.
 func (q *Queries) TurnLockScopes(ctx context.Context, db DBTX, arg TurnLockScopesParams) ([]TurnLockScopesRow, error) {
 	rows, err := db.Query(ctx, turnLockScopes, arg.SessionIds, arg.Namespaces, arg.Names)
 	if err != nil {
@@ -759,8 +793,10 @@ func (q *Queries) TurnLockScopes(ctx context.Context, db DBTX, arg TurnLockScope
 
 const turnLockStreams = `-- name: TurnLockStreams :many
 SELECT n.place::bigint AS place
-FROM ROWS FROM (unnest((SELECT $1::text[])), unnest((SELECT $2::text[]))) WITH ORDINALITY AS n (namespace, key, place)
-WHERE CASE WHEN $3::boolean THEN pg_advisory_xact_lock(hashtextextended(n.key, hashtext(n.namespace))) IS NOT NULL ELSE pg_try_advisory_xact_lock(hashtextextended(n.key, hashtext(n.namespace))) END
+FROM ROWS FROM (unnest((SELECT $1::text[])), unnest((SELECT $2::text[]))) WITH ORDINALITY AS n (namespace,
+    key, place)
+WHERE CASE WHEN $3::boolean THEN pg_advisory_xact_lock(hashtextextended(n.key, hashtext(n.namespace))) IS NOT NULL
+    ELSE pg_try_advisory_xact_lock(hashtextextended(n.key, hashtext(n.namespace))) END
 `
 
 type TurnLockStreamsParams struct {
@@ -769,8 +805,8 @@ type TurnLockStreamsParams struct {
 	Waits      bool
 }
 
-// Index: none. Takes the advisory locks of the keys of streams, like StreamTurn, and returns the places, from 1, of those that it
-// gets.
+// Index: none. Takes the advisory locks of the keys of streams, like StreamTurn, and returns the places, from 1, of
+// those that it gets.
 func (q *Queries) TurnLockStreams(ctx context.Context, db DBTX, arg TurnLockStreamsParams) ([]int64, error) {
 	rows, err := db.Query(ctx, turnLockStreams, arg.Namespaces, arg.Keys, arg.Waits)
 	if err != nil {
@@ -807,7 +843,8 @@ type TurnLockUsagesRow struct {
 	BudgetNanos  *int64
 }
 
-// Index: sessions_pkey. Locks the rows that have the usage of sessions, in the order given, and skips those that others have locked.
+// Index: sessions_pkey. Locks the rows that have the usage of sessions, in the order given, and skips those that others
+// have locked.
 func (q *Queries) TurnLockUsages(ctx context.Context, db DBTX, sessionIds []pgtype.UUID) ([]TurnLockUsagesRow, error) {
 	rows, err := db.Query(ctx, turnLockUsages, sessionIds)
 	if err != nil {
@@ -836,16 +873,20 @@ func (q *Queries) TurnLockUsages(ctx context.Context, db DBTX, sessionIds []pgty
 
 const turnOpenStreams = `-- name: TurnOpenStreams :many
 WITH asked AS MATERIALIZED (
-    SELECT n.id, n.namespace, n.key, n.owner, n.session_id, n.ttl, greatest((extract(epoch FROM statement_timestamp()) * 1000000)::bigint, (
-        SELECT s.fence + 1 FROM streams s WHERE s.namespace = n.namespace AND s.key = n.key ORDER BY s.began DESC LIMIT 1
+    SELECT n.id, n.namespace, n.key, n.owner, n.session_id, n.ttl,
+    greatest((extract(epoch FROM statement_timestamp()) * 1000000)::bigint, (
+        SELECT s.fence + 1 FROM streams s WHERE s.namespace = n.namespace AND s.key = n.key
+            ORDER BY s.began DESC LIMIT 1
     )) AS fence
     FROM ROWS FROM (
-        unnest($1::uuid[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::uuid[]),
+        unnest($1::uuid[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
+        unnest($5::uuid[]),
         unnest($6::interval[])
     ) AS n (id, namespace, key, owner, session_id, ttl)
 )
 INSERT INTO streams (id, namespace, key, owner, opener, session_id, began, fence, ttl, opened_at, expires_at)
-SELECT a.id, a.namespace, a.key, a.owner, a.id, a.session_id, a.fence, a.fence, a.ttl, statement_timestamp(), statement_timestamp() + a.ttl * 1.125
+SELECT a.id, a.namespace, a.key, a.owner, a.id, a.session_id, a.fence, a.fence, a.ttl, statement_timestamp(),
+statement_timestamp() + a.ttl * 1.125
 FROM asked a
 RETURNING id, fence, opened_at, expires_at
 `
@@ -920,7 +961,8 @@ const turnRewind = `-- name: TurnRewind :exec
 WITH stored AS (
     UPDATE session_counters c
     SET follows = nullif(n.follows, -2), updated_at = greatest(c.updated_at, statement_timestamp())
-    FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (session_id, follows)
+    FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (session_id,
+        follows)
     WHERE c.session_id = n.session_id
     RETURNING true
 )
@@ -932,7 +974,8 @@ type TurnRewindParams struct {
 	Follows    []int64
 }
 
-// Index: session_counters_pkey. Sets what the next message of sessions follows, -2 for the one before. Their rows are locked.
+// Index: session_counters_pkey. Sets what the next message of sessions follows, -2 for the one before. Their rows are
+// locked.
 func (q *Queries) TurnRewind(ctx context.Context, db DBTX, arg TurnRewindParams) error {
 	_, err := db.Exec(ctx, turnRewind, arg.SessionIds, arg.Follows)
 	return err
@@ -961,8 +1004,8 @@ type TurnScopeVersionsRow struct {
 	Version int64
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Returns the versions of those of the scopes that exist,
-// with their places in the arrays.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Returns the versions of those of the scopes that
+// exist, with their places in the arrays.
 func (q *Queries) TurnScopeVersions(ctx context.Context, db DBTX, arg TurnScopeVersionsParams) ([]TurnScopeVersionsRow, error) {
 	rows, err := db.Query(ctx, turnScopeVersions, arg.SessionIds, arg.Namespaces, arg.Names)
 	if err != nil {
@@ -988,7 +1031,8 @@ UPDATE sessions s
 SET input_tokens = n.input_tokens, output_tokens = n.output_tokens, cost_nanos = n.cost_nanos
 FROM ROWS FROM (
     unnest((SELECT $1::uuid[])),
-    unnest((SELECT $2::bigint[])), unnest((SELECT $3::bigint[])), unnest((SELECT $4::bigint[]))
+    unnest((SELECT $2::bigint[])), unnest((SELECT $3::bigint[])),
+    unnest((SELECT $4::bigint[]))
 ) AS n (session_id, input_tokens, output_tokens, cost_nanos)
 WHERE s.id = n.session_id
 `
@@ -1019,7 +1063,8 @@ WITH stored AS (
         unnest($2::uuid[]), unnest($1::text[]), unnest($3::text[]), unnest($4::bigint[])
     ) AS n (scope_id, key, value, version)
     ON CONFLICT (scope_id, key) DO UPDATE
-    SET value = excluded.value, version = excluded.version, updated_at = greatest(state_values.updated_at, excluded.updated_at)
+    SET value = excluded.value, version = excluded.version,
+    updated_at = greatest(state_values.updated_at, excluded.updated_at)
     RETURNING true
 )
 SELECT rows_left_out('state_values') WHERE (SELECT count(*) FROM stored) <> cardinality($1::text[])

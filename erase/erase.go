@@ -1,6 +1,6 @@
-// Package erase removes what is stored of a person: sessions with all that belongs to them, shared scopes of state, leases and
-// streams, the plans that were made for the sessions, and what the person did and said in plans of others and in the audit
-// trail. docs/privacy.md says what it leaves.
+// Package erase removes what is stored of a person: sessions with all that belongs to them, shared scopes of state,
+// leases and streams, the plans that were made for the sessions, and what the person did and said in plans of others
+// and in the audit trail. docs/privacy.md says what it leaves.
 package erase
 
 import (
@@ -41,8 +41,8 @@ type Request struct {
 type Receipt struct {
 	ID repo.ID   `json:"id"`
 	At time.Time `json:"at"`
-	// Namespaces are those of the request; none: all. Names has the keyed digests of the owner and the actors, and Scopes those of the
-	// scopes, for [Replay].
+	// Namespaces are those of the request; none: all. Names has the keyed digests of the owner and the actors, and Scopes
+	// those of the scopes, for [Replay].
 	Namespaces []string `json:"namespaces,omitempty"`
 	Names      []string `json:"names"`
 	Scopes     []string `json:"scopes"`
@@ -52,15 +52,17 @@ type Receipt struct {
 	Plans      int64    `json:"plans"`
 	Leases     int64    `json:"leases"`
 	Actors     int64    `json:"actors"` // sessions of others that have forgotten their actor
-	// Forgotten.Texts are the messages that forks of others still have. They say "erased", and Messages does not count them.
+	// Forgotten.Texts are the messages that forks of others still have. They say "erased", and Messages does not count
+	// them.
 	removal.Forgotten
 }
 
-// Subject erases a person, and records the erasure in the audit trail. It may be repeated, and after an error it should be: it
-// goes on with what is left. Before it removes anything it makes sure that no legal hold keeps the person's data.
+// Subject erases a person, and records the erasure in the audit trail. It may be repeated, and after an error it should
+// be: it goes on with what is left. Before it removes anything it makes sure that no legal hold keeps the person's
+// data.
 //
-// Errors: InvalidError; RefusedError of the kind "hold"; ErrPermission, on PostgreSQL for all but the owner of the tables; the
-// store's, and the context's, with what was removed so far.
+// Errors: InvalidError; RefusedError of the kind "hold"; ErrPermission, on PostgreSQL for all but the owner of the
+// tables; the store's, and the context's, with what was removed so far.
 func Subject(ctx context.Context, store repo.Store, request Request) (Receipt, error) {
 	receipt := Receipt{ID: repo.NewID(), At: time.Now().UTC()}
 	if err := request.check(); err != nil {
@@ -82,8 +84,8 @@ func Subject(ctx context.Context, store repo.Store, request Request) (Receipt, e
 	return receipt, err
 }
 
-// Check returns the error with which Subject would refuse to begin, and removes nothing. Before a person is erased in one of several
-// stores, check all: a hold may be in another one.
+// Check returns the error with which Subject would refuse to begin, and removes nothing. Before a person is erased in
+// one of several stores, check all: a hold may be in another one.
 func Check(ctx context.Context, store repo.Store, request Request) error {
 	if err := request.check(); err != nil {
 		return err
@@ -96,7 +98,10 @@ func Check(ctx context.Context, store repo.Store, request Request) error {
 }
 
 func (r Request) check() error {
-	for field, names := range map[string][]string{"owner": {r.Owner}, "actors": r.Actors, "scopes": r.Scopes, "namespaces": r.Namespaces} {
+	for field, names := range map[string][]string{
+		"owner": {r.Owner}, "actors": r.Actors, "scopes": r.Scopes,
+		"namespaces": r.Namespaces,
+	} {
 		if slices.Contains(names, "") {
 			return &repo.InvalidError{Field: field, Reason: "has an empty name"}
 		}
@@ -186,8 +191,8 @@ func (e *erasure) run(ctx context.Context) error {
 	})
 }
 
-// sharedOfAll erases the scopes, and releases the leases, before the sessions of which some are: nobody knows in which namespace a
-// lease is whose session is gone.
+// sharedOfAll erases the scopes, and releases the leases, before the sessions of which some are: nobody knows in which
+// namespace a lease is whose session is gone.
 func (e *erasure) sharedOfAll(ctx context.Context) error {
 	views, are := e.store.(interface {
 		In(namespace string) repo.Store
@@ -236,20 +241,24 @@ func (e *erasure) forget(ctx context.Context, person removal.Person) error {
 func removalOf(store repo.Store) (removal.Store, error) {
 	keeper, is := store.(removal.Keeper)
 	if !is {
-		return nil, &repo.InvalidError{Field: "store", Reason: "is a view, or another that cannot remove what is elsewhere: use the whole store"}
+		return nil, &repo.InvalidError{
+			Field:  "store",
+			Reason: "is a view, or another that cannot remove what is elsewhere: use the whole store",
+		}
 	}
 	return keeper.Removal(), nil
 }
 
-// checkHolds finds the holds of namespaces and owners, and those of sessions of the owner, of forks that have their messages, and of
-// audit entries about them.
+// checkHolds finds the holds of namespaces and owners, and those of sessions of the owner, of forks that have their
+// messages, and of audit entries about them.
 func (e *erasure) checkHolds(ctx context.Context) error {
 	theirs := func(id repo.ID) (bool, error) {
 		session, err := e.store.Sessions().Get(ctx, id)
 		if errors.Is(err, repo.ErrNotFound) {
 			return false, nil
 		}
-		return err == nil && e.Owner != "" && session.Owner == e.Owner && slices.Contains(e.Namespaces, session.Namespace), err
+		return err == nil && e.Owner != "" && session.Owner == e.Owner && slices.Contains(e.Namespaces, session.Namespace),
+			err
 	}
 	refused := func(id repo.ID, held bool, err error) error {
 		if err == nil && held {
@@ -257,7 +266,10 @@ func (e *erasure) checkHolds(ctx context.Context) error {
 		}
 		return err
 	}
-	err := pages.Items(func(page repo.Page) (repo.List[repo.LegalHold], error) { return e.store.Sessions().Holds(ctx, page) }, func(h repo.LegalHold) error {
+	err := pages.Items(func(page repo.Page) (repo.List[repo.LegalHold], error) {
+		return e.store.Sessions().Holds(ctx,
+			page)
+	}, func(h repo.LegalHold) error {
 		if h.Namespace != "" {
 			return refused(repo.ID{}, slices.Contains(e.Namespaces, h.Namespace) && (h.Owner == "" || h.Owner == e.Owner), nil)
 		}
@@ -307,7 +319,10 @@ func (e *erasure) sessions(ctx context.Context, namespace string) error {
 	if e.Owner == "" { // of a replay
 		theirs = func(repo.Page) (list repo.List[repo.Session], err error) { return list, nil }
 	}
-	if err := pages.Each(pageSessions, theirs, func(sessions []repo.Session) error { return e.eraseSessions(ctx, sessions) }); err != nil {
+	if err := pages.Each(pageSessions, theirs, func(sessions []repo.Session) error {
+		return e.eraseSessions(ctx,
+			sessions)
+	}); err != nil {
 		return err
 	}
 	none := ""
@@ -315,24 +330,25 @@ func (e *erasure) sessions(ctx context.Context, namespace string) error {
 		if len(actor) > repo.MaxNameBytes { // an owner's
 			continue
 		}
-		err := pages.Items(list(repo.SessionFilter{Namespace: namespace, AnyOwner: true, Actor: actor}), func(s repo.Session) error {
-			judged, err := e.stored.Judge(ctx, []repo.ID{s.ID})
-			if err != nil || len(judged) == 0 {
+		err := pages.Items(list(repo.SessionFilter{Namespace: namespace, AnyOwner: true, Actor: actor}),
+			func(s repo.Session) error {
+				judged, err := e.stored.Judge(ctx, []repo.ID{s.ID})
+				if err != nil || len(judged) == 0 {
+					return err
+				}
+				if judged[0].Held {
+					e.receipt.Held++
+					return nil
+				}
+				_, err = e.store.Sessions().Update(ctx, s.ID, repo.SessionUpdate{Actor: &none})
+				if err == nil {
+					e.receipt.Actors++
+				}
+				if errors.Is(err, repo.ErrNotFound) {
+					return nil
+				}
 				return err
-			}
-			if judged[0].Held {
-				e.receipt.Held++
-				return nil
-			}
-			_, err = e.store.Sessions().Update(ctx, s.ID, repo.SessionUpdate{Actor: &none})
-			if err == nil {
-				e.receipt.Actors++
-			}
-			if errors.Is(err, repo.ErrNotFound) {
-				return nil
-			}
-			return err
-		})
+			})
 		if err != nil {
 			return err
 		}
@@ -436,12 +452,12 @@ func isBusy(err error) bool {
 	return is && refused.Kind != "hold"
 }
 
-// Others may be at what the erasure has to remove. It looks again after restPause, and gives up if that has not helped restLooks
-// times.
+// Others may be at what the erasure has to remove. It looks again after restPause, and gives up if that has not helped
+// restLooks times.
 const restPause, restLooks = 100 * time.Millisecond, 100
 
-// rest removes at once what stores remove in their own time. Who removed nothing may have met others who are at it, and whose
-// transaction may be undone: so it looks what is left.
+// rest removes at once what stores remove in their own time. Who removed nothing may have met others who are at it, and
+// whose transaction may be undone: so it looks what is left.
 func (e *erasure) rest(ctx context.Context) error {
 	for looks := 0; ; looks++ {
 		removed, err := e.removeRest(ctx)
@@ -483,9 +499,9 @@ func (e *erasure) removeRest(ctx context.Context) (removed bool, err error) {
 	return removed, nil
 }
 
-// Replay erases again those whom receipts name, in a database that was restored from an older backup: it compares all names that
-// are stored with the digests. It returns a receipt for each person of whom it found something. It may be repeated, and after an
-// error it should be.
+// Replay erases again those whom receipts name, in a database that was restored from an older backup: it compares all
+// names that are stored with the digests. It returns a receipt for each person of whom it found something. It may be
+// repeated, and after an error it should be.
 func Replay(ctx context.Context, store repo.Store, request Request, receipts ...Receipt) (done []Receipt, err error) {
 	stored, err := removalOf(store)
 	if err := cmp.Or(err, checkKey(request.Key)); err != nil {
@@ -506,7 +522,8 @@ func Replay(ctx context.Context, store repo.Store, request Request, receipts ...
 			return nil, err
 		}
 		for _, after = range names {
-			if text := digest(request.Key, map[bool]string{false: ofName, true: ofScope}[after.Scope], after.Name); wanted[text] {
+			if text := digest(request.Key, map[bool]string{false: ofName, true: ofScope}[after.Scope],
+				after.Name); wanted[text] {
 				found[text] = after.Name
 			}
 		}
@@ -516,7 +533,8 @@ func Replay(ctx context.Context, store repo.Store, request Request, receipts ...
 	}
 	for _, receipt := range receipts {
 		again := Request{
-			Owner: found[receipt.Names[0]], Namespaces: receipt.Namespaces, Reason: request.Reason, RequestedBy: request.RequestedBy, Key: request.Key,
+			Owner: found[receipt.Names[0]], Namespaces: receipt.Namespaces, Reason: request.Reason,
+			RequestedBy: request.RequestedBy, Key: request.Key,
 		}
 		for names, texts := range map[*[]string][]string{&again.Actors: receipt.Names[1:], &again.Scopes: receipt.Scopes} {
 			for _, text := range texts {
@@ -529,7 +547,10 @@ func Replay(ctx context.Context, store repo.Store, request Request, receipts ...
 			continue
 		}
 		// The digests stay those of the receipt, of which not all names may have been found.
-		repeated := Receipt{ID: repo.NewID(), At: time.Now().UTC(), Namespaces: receipt.Namespaces, Names: receipt.Names, Scopes: receipt.Scopes}
+		repeated := Receipt{
+			ID: repo.NewID(), At: time.Now().UTC(), Namespaces: receipt.Namespaces, Names: receipt.Names,
+			Scopes: receipt.Scopes,
+		}
 		e := &erasure{store: store, stored: stored, Request: again, receipt: &repeated}
 		if err := e.run(ctx); err != nil {
 			return done, err

@@ -34,8 +34,11 @@ func transition(to repo.Transition) func(context.Context, repo.Repositories, tar
 }
 
 var actions = map[string]action{
-	"cancel": {"Cancel this plan, and the live plans below it?", "Cancel the plan", "required", "plan version", transition(repo.TransitionCancel)},
-	"retry":  {"Queue this plan again?", "Queue it again", "text", "plan version", transition(repo.TransitionResume)},
+	"cancel": {
+		"Cancel this plan, and the live plans below it?", "Cancel the plan", "required", "plan version",
+		transition(repo.TransitionCancel),
+	},
+	"retry": {"Queue this plan again?", "Queue it again", "text", "plan version", transition(repo.TransitionResume)},
 	"release": {
 		"Release this lease? Whoever holds it is told that it is lost.", "Release the lease", "text", "kind name fence",
 		func(ctx context.Context, tx repo.Repositories, on target) error {
@@ -65,7 +68,8 @@ func (l *look) asked() (a action, on target, back string) {
 		on.session = l.given("session")
 		on.namespace, back = ok(l.store.Sessions().Get(l.ctx, on.session)).Namespace, "/sessions/"+on.session.String()
 	default:
-		on.lease, on.fence = repo.LeaseKey{Kind: l.r.FormValue("kind"), Name: l.r.FormValue("name")}, max(0, l.sequence("fence"))
+		on.lease, on.fence = repo.LeaseKey{Kind: l.r.FormValue("kind"), Name: l.r.FormValue("name")},
+			max(0, l.sequence("fence"))
 		back = "/leases"
 	}
 	return a, on, l.url(back)
@@ -89,7 +93,10 @@ func (l *look) confirm() *page {
 			Secure: l.r.TLS != nil || l.r.Header.Get("X-Forwarded-Proto") == "https",
 		})
 	}
-	f := &form{Method: "post", Action: l.options.Prefix + "/act", Button: a.button, Inputs: []input{{Name: "token", Type: "hidden", Value: token}}}
+	f := &form{
+		Method: "post", Action: l.options.Prefix + "/act", Button: a.button,
+		Inputs: []input{{Name: "token", Type: "hidden", Value: token}},
+	}
 	about := section{Key: "target", Note: a.question}
 	for name := range strings.FieldsSeq("do namespace " + a.on) {
 		if given := l.r.FormValue(name); given != "" {
@@ -105,7 +112,8 @@ func (l *look) confirm() *page {
 func (l *look) act() *page {
 	a, on, back := l.asked()
 	cookie, err := l.r.Cookie(tokenCookie)
-	if err != nil || len(cookie.Value) < 26 || subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(l.r.PostFormValue("token"))) != 1 {
+	if err != nil || len(cookie.Value) < 26 || subtle.ConstantTimeCompare([]byte(cookie.Value),
+		[]byte(l.r.PostFormValue("token"))) != 1 {
 		check(&live.StatusError{Status: http.StatusForbidden, Public: "The form has expired. Go back, and open it again."})
 	}
 	details := map[string]string{"action": l.r.FormValue("do"), "reason": on.reason}

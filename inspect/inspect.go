@@ -1,8 +1,9 @@
-// Package inspect serves pages that show what is in a store: sessions and their conversations as they grow, plans and why
-// they wait, leases, streams, the audit trail, and what slows the database down. It is for the people who run a service.
+// Package inspect serves pages that show what is in a store: sessions and their conversations as they grow, plans and
+// why they wait, leases, streams, the audit trail, and what slows the database down. It is for the people who run a
+// service.
 //
-// Who may look is for the caller to say (Options.Authorize); there is no default. Each view of contents leaves an entry in the
-// audit trail. The pages need no script, and are built on the contract of package repo alone.
+// Who may look is for the caller to say (Options.Authorize); there is no default. Each view of contents leaves an entry
+// in the audit trail. The pages need no script, and are built on the contract of package repo alone.
 package inspect
 
 import (
@@ -35,8 +36,8 @@ const (
 // Access is what a viewer may see and do. The zero value is nothing.
 type Access struct {
 	Viewer string // who looks, of 1 to repo.MaxNameBytes; required
-	// Namespace is the tenant's, outside of which nothing is found. It needs a store with a method In, as those of this module
-	// have.
+	// Namespace is the tenant's, outside of which nothing is found. It needs a store with a method In, as those of this
+	// module have.
 	Namespace     string
 	AllNamespaces bool // instead of Namespace: everything, and the pages about the process and the database
 	// Contents: messages, metadata, values of state, parts of streams, details of the audit trail, and of plans arguments,
@@ -47,23 +48,24 @@ type Access struct {
 
 // Options configure an Inspector. Only Authorize is required.
 type Options struct {
-	// Authorize says what a request may see. An error is answered with its status if it is a live.StatusError, and otherwise
-	// with 403. It is asked for each request.
+	// Authorize says what a request may see. An error is answered with its status if it is a live.StatusError, and
+	// otherwise with 403. It is asked for each request.
 	Authorize func(*http.Request) (Access, error)
 	// Redact removes from contents what nobody should see. Nil: secrets, as audit.Redactor does.
 	Redact   func(string) string
 	ReadOnly bool // nobody may do anything, whatever Authorize says
-	// Prefix is the path of the pages, such as "/inspect", of letters, digits and -._~, and not the name of a page. Requests may have it
-	// or be stripped of it.
+	// Prefix is the path of the pages, such as "/inspect", of letters, digits and -._~, and not the name of a page.
+	// Requests may have it or be stripped of it.
 	Prefix string
-	// Health returns what the page Health shows besides, by title: any structs, such as what the methods Health and Stats of an
-	// agentstore.Store return. Nil: nothing.
+	// Health returns what the page Health shows besides, by title: any structs, such as what the methods Health and Stats
+	// of an agentstore.Store return. Nil: nothing.
 	Health func(context.Context) (map[string]any, error)
 	// Timeout bounds a page, and with it each of its statements. Zero: 5 s.
 	Timeout time.Duration
 	// AtOnce bounds the pages that are made at once, and so the connections that they use; others wait. Zero: 4.
 	AtOnce int
-	// Live bounds the conversations that are followed at once. A tenant, or a viewer of all, has a quarter at most. Zero: 100.
+	// Live bounds the conversations that are followed at once. A tenant, or a viewer of all, has a quarter at most. Zero:
+	// 100.
 	Live   int
 	Logger *slog.Logger // logs what failed, and no contents; nil: nothing is logged
 }
@@ -84,17 +86,44 @@ var files embed.FS
 
 var _, _ = audit.RegisterEventType(EventViewed), audit.RegisterEventType(EventActed)
 
+// routes returns what the inspector shows, by method and path.
+func routes() map[string]func(*look) *page {
+	return map[string]func(*look) *page{
+		"GET /{$}":                               (*look).sessions,
+		"GET /search":                            (*look).search,
+		"GET /namespaces":                        (*look).namespaces,
+		"GET /sessions":                          (*look).sessions,
+		"GET /sessions/{id}":                     (*look).conversation,
+		"GET /sessions/{id}/state":               (*look).state,
+		"GET /sessions/{id}/messages/{sequence}": (*look).message,
+		"GET /plans":                             (*look).plans,
+		"GET /plans/{id}":                        (*look).plan,
+		"GET /leases":                            (*look).leases,
+		"GET /streams":                           (*look).streams,
+		"GET /stream":                            (*look).stream,
+		"GET /audit":                             (*look).audit,
+		"GET /audit/{id}":                        (*look).entry,
+		"GET /health":                            (*look).health,
+		"GET /act":                               (*look).confirm,
+		"POST /act":                              (*look).act,
+	}
+}
+
+const notPrefix = "is not a path that begins with a slash, of letters, digits and -._~"
+
 // Handler returns the pages of a store. Errors: InvalidError of the store, if it is nil, or the options.
 func Handler(store repo.Store, options Options) (*Inspector, error) {
 	o := options
-	o.Prefix, o.Timeout, o.AtOnce, o.Live = strings.TrimRight(o.Prefix, "/"), cmp.Or(o.Timeout, 5*time.Second), cmp.Or(o.AtOnce, 4), cmp.Or(o.Live, 100)
+	o.Prefix, o.Timeout, o.AtOnce, o.Live = strings.TrimRight(o.Prefix, "/"), cmp.Or(o.Timeout, 5*time.Second),
+		cmp.Or(o.AtOnce, 4), cmp.Or(o.Live, 100)
 	switch {
 	case store == nil:
 		return nil, &repo.InvalidError{Field: "store", Reason: "is nil"}
 	case o.Authorize == nil:
 		return nil, &repo.InvalidError{Field: "options.Authorize", Reason: "is nil: say who may see what"}
-	case o.Prefix != "" && (o.Prefix[0] != '/' || path.Clean(o.Prefix) != o.Prefix || strings.Trim(o.Prefix, unreserved) != ""):
-		return nil, &repo.InvalidError{Field: "options.Prefix", Reason: "is not a path that begins with a slash, of letters, digits and -._~"}
+	case o.Prefix != "" && (o.Prefix[0] != '/' || path.Clean(o.Prefix) != o.Prefix ||
+		strings.Trim(o.Prefix, unreserved) != ""):
+		return nil, &repo.InvalidError{Field: "options.Prefix", Reason: notPrefix}
 	case o.Timeout < 0 || o.AtOnce < 0 || o.Live < 0:
 		return nil, &repo.InvalidError{Field: "options", Reason: "has a bound that is negative"}
 	}
@@ -102,27 +131,27 @@ func Handler(store repo.Store, options Options) (*Inspector, error) {
 		o.Redact = audit.NewRedactor(audit.RedactorOptions{}).Text
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	i := &Inspector{store: store, options: o, busy: make(chan struct{}, o.AtOnce), mux: http.NewServeMux(), foreign: http.NewCrossOriginProtection()}
+	i := &Inspector{
+		store: store, options: o, busy: make(chan struct{}, o.AtOnce), mux: http.NewServeMux(),
+		foreign: http.NewCrossOriginProtection(),
+	}
 	var err error
-	i.template, err = template.New("").Funcs(template.FuncMap{"prefix": func() string { return o.Prefix }, "visible": visible}).ParseFS(files, "page/*.html")
+	i.template, err = template.New("").Funcs(template.FuncMap{
+		"prefix":  func() string { return o.Prefix },
+		"visible": visible,
+	}).ParseFS(files, "page/*.html")
 	if err != nil {
 		return nil, err
 	}
 	i.feed, err = live.New(store, live.Options{
 		Authorize: i.mayFollow, Message: i.messageEvent, Part: partEvent,
-		MaxDuration: 10 * time.Minute, MaxResponses: o.Live, MaxPerReader: max(1, o.Live/4), MaxEventBytes: maxEvent, Logger: o.Logger,
+		MaxDuration: 10 * time.Minute, MaxResponses: o.Live, MaxPerReader: max(1, o.Live/4), MaxEventBytes: maxEvent,
+		Logger: o.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
-	for pattern, build := range map[string]func(*look) *page{
-		"GET /{$}": (*look).sessions, "GET /search": (*look).search, "GET /namespaces": (*look).namespaces,
-		"GET /sessions": (*look).sessions, "GET /sessions/{id}": (*look).conversation, "GET /sessions/{id}/state": (*look).state,
-		"GET /sessions/{id}/messages/{sequence}": (*look).message,
-		"GET /plans":                             (*look).plans, "GET /plans/{id}": (*look).plan, "GET /leases": (*look).leases,
-		"GET /streams": (*look).streams, "GET /stream": (*look).stream, "GET /audit": (*look).audit, "GET /audit/{id}": (*look).entry,
-		"GET /health": (*look).health, "GET /act": (*look).confirm, "POST /act": (*look).act,
-	} {
+	for pattern, build := range routes() {
 		// What is left of an address behind such a prefix could be an address with the prefix.
 		if name := strings.Split(pattern, "/")[1]; o.Prefix == "/"+name || o.Prefix == "/assets" {
 			return nil, &repo.InvalidError{Field: "options.Prefix", Reason: "is the name of a page"}
@@ -142,24 +171,30 @@ func Handler(store repo.Store, options Options) (*Inspector, error) {
 	return i, err
 }
 
-// Shutdown ends the responses that follow conversations, which would keep http.Server.Shutdown waiting: call it before that.
+// Shutdown ends the responses that follow conversations, which would keep http.Server.Shutdown waiting: call it before
+// that.
 func (i *Inspector) Shutdown(ctx context.Context) error { return i.feed.Shutdown(ctx) }
 
 // headers go with every answer: nothing is loaded or run but the pages' own files, and nobody keeps or frames a page.
 var headers = map[string]string{
-	"Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+	"Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src " +
+		"'self'; form-action 'self'; " +
 		"base-uri 'none'; frame-ancestors 'none'",
-	"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "same-origin", "Cache-Control": "no-store",
-	"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "X-Robots-Tag": "noindex, nofollow",
+	"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "same-origin",
+	"Cache-Control":              "no-store",
+	"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+	"X-Robots-Tag": "noindex, nofollow",
 }
 
-// unreserved are the characters of a path that mean the same in an address, in a cookie and to a router, and to every browser.
+// unreserved are the characters of a path that mean the same in an address, in a cookie and to a router, and to every
+// browser.
 const unreserved = "/-._~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 type lookKey struct{}
 
-// ServeHTTP answers a request for a page: 403 if Authorize refuses it or gives no access, 404 for what does not exist or is
-// another tenant's, 400 for an invalid argument, 503 if the database, or a place among AtOnce, is not to be had in time.
+// ServeHTTP answers a request for a page: 403 if Authorize refuses it or gives no access, 404 for what does not exist
+// or is another tenant's, 400 for an invalid argument, 503 if the database, or a place among AtOnce, is not to be had
+// in time.
 func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, value := range headers {
 		w.Header().Set(name, value)
@@ -176,7 +211,8 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case i.foreign.Check(r) != nil:
 		http.Error(w, "This request comes from another page.", http.StatusForbidden)
 		return
-	case err != nil, access.Viewer == "", len(access.Viewer) > repo.MaxNameBytes, access.AllNamespaces == (access.Namespace != ""):
+	case err != nil, access.Viewer == "", len(access.Viewer) > repo.MaxNameBytes,
+		access.AllNamespaces == (access.Namespace != ""):
 		http.Error(w, "You may not look here.", http.StatusForbidden)
 		return
 	}
@@ -188,7 +224,8 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if in, has := i.store.(views); has && l.namespace != "" {
 		l.store = in.In(l.namespace)
 	} else if !access.AllNamespaces {
-		i.options.Logger.ErrorContext(r.Context(), "inspect: the store has no method In, so that it cannot be limited to a namespace")
+		i.options.Logger.ErrorContext(r.Context(),
+			"inspect: the store has no method In, so that it cannot be limited to a namespace")
 		http.Error(w, "This store cannot be limited to a namespace.", http.StatusNotImplemented)
 		return
 	}
@@ -200,7 +237,8 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "":
 		http.Redirect(w, r, i.options.Prefix+"/", http.StatusSeeOther)
-	case strings.Contains(r.URL.Path, "//"), path.Clean(r.URL.Path) != strings.TrimSuffix(r.URL.Path, "/") && r.URL.Path != "/":
+	case strings.Contains(r.URL.Path, "//"), path.Clean(r.URL.Path) != strings.TrimSuffix(r.URL.Path, "/") &&
+		r.URL.Path != "/":
 		http.NotFound(w, r)
 	default:
 		i.mux.ServeHTTP(w, r)
@@ -238,7 +276,8 @@ func (l *look) in(namespace string) repo.Store {
 // failure is what a page ends with that cannot be made: see check.
 type failure struct{ error }
 
-// check ends the page with an error, if it is one, and ok returns what came without one. So the pages need not say it at each step.
+// check ends the page with an error, if it is one, and ok returns what came without one. So the pages need not say it
+// at each step.
 func check(err error) {
 	if err != nil {
 		panic(failure{err})
@@ -287,8 +326,8 @@ func (l *look) attempt(build func(*look) *page) (p *page, err error) {
 	return build(l), nil
 }
 
-// failed returns the page of an error. Errors of the store have no contents; what is not there and what is somebody else's look
-// alike.
+// failed returns the page of an error. Errors of the store have no contents; what is not there and what is somebody
+// else's look alike.
 func (i *Inspector) failed(ctx context.Context, err error) (int, *page) {
 	status, text := http.StatusInternalServerError, "This failed."
 	if i.options.Logger.Enabled(ctx, slog.LevelError) {
@@ -317,13 +356,17 @@ func (i *Inspector) failed(ctx context.Context, err error) (int, *page) {
 func (l *look) contents(namespace string, session, plan repo.ID) bool {
 	l.namespace = namespace
 	if l.access.Contents {
-		check(l.store.Audit().Record(l.ctx, l.event(EventViewed, namespace, session, plan, map[string]string{"page": l.r.URL.Path})))
+		check(l.store.Audit().Record(l.ctx, l.event(EventViewed, namespace, session, plan,
+			map[string]string{"page": l.r.URL.Path})))
 	}
 	return l.access.Contents
 }
 
 func (l *look) event(kind, namespace string, session, plan repo.ID, details map[string]string) repo.AuditEntry {
-	return repo.AuditEntry{Type: kind, Namespace: namespace, User: l.access.Viewer, SessionID: session, PlanID: plan, Details: ok(json.Marshal(details))}
+	return repo.AuditEntry{
+		Type: kind, Namespace: namespace, User: l.access.Viewer, SessionID: session, PlanID: plan,
+		Details: ok(json.Marshal(details)),
+	}
 }
 
 // id is the id in the path.

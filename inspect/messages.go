@@ -47,9 +47,11 @@ func (m *message) Result() bool { return m.Role == repo.RoleTool && m.CallID != 
 
 func (l *look) newMessage(m repo.Message, shown bool, limit int) *message {
 	v := &message{
-		Sequence: m.Sequence, ID: m.ID.String(), Role: m.Role, Kind: m.Kind, CallID: m.CallID, Tokens: m.Tokens, Counter: m.Counter, Hidden: !shown,
-		CreatedAt: m.CreatedAt.UTC().Format(time.RFC3339Nano), Time: m.CreatedAt.UTC().Format("2006-01-02 15:04:05"), Summary: m.Kind == repo.KindSummary,
-		Link: l.url("/sessions/" + m.SessionID.String() + "/messages/" + strconv.FormatInt(m.Sequence, 10)),
+		Sequence: m.Sequence, ID: m.ID.String(), Role: m.Role, Kind: m.Kind, CallID: m.CallID, Tokens: m.Tokens,
+		Counter: m.Counter, Hidden: !shown,
+		CreatedAt: m.CreatedAt.UTC().Format(time.RFC3339Nano), Time: m.CreatedAt.UTC().Format("2006-01-02 15:04:05"),
+		Summary: m.Kind == repo.KindSummary,
+		Link:    l.url("/sessions/" + m.SessionID.String() + "/messages/" + strconv.FormatInt(m.Sequence, 10)),
 	}
 	if m.Follows != m.Sequence-1 {
 		v.Follows = &m.Follows
@@ -94,13 +96,17 @@ func (l *look) fold(messages []repo.Message, shown bool) []*message {
 func (l *look) message() *page {
 	id, sequence := l.id(), l.sequence("sequence")
 	found := l.one(repo.ReadSessions{
-		IDs: []repo.ID{id}, First: 1, From: sequence, Branches: true, WithoutContent: !l.access.Contents, WithoutPayload: !l.access.Contents,
+		IDs: []repo.ID{id}, First: 1, From: sequence, Branches: true, WithoutContent: !l.access.Contents,
+		WithoutPayload: !l.access.Contents,
 	})
 	if len(found.Messages) == 0 || found.Messages[0].Sequence != sequence {
 		check(&repo.NotFoundError{Kind: "message"})
 	}
 	shown := l.contents(found.Session.Namespace, id, repo.ID{})
-	s := section{Key: "messages", Title: "Message " + grouped(sequence), Messages: []*message{l.newMessage(found.Messages[0], shown, 16*maxShown)}}
+	s := section{
+		Key: "messages", Title: "Message " + grouped(sequence),
+		Messages: []*message{l.newMessage(found.Messages[0], shown, 16*maxShown)},
+	}
 	return &page{Title: title(found.Session), Current: "Sessions", Above: l.tabs(id), Sections: []section{s}}
 }
 
@@ -111,14 +117,16 @@ func (i *Inspector) mayFollow(r *http.Request) (target live.Target, err error) {
 	l, _ := ctx.Value(lookKey{}).(*look)
 	l.r, l.ctx = r, ctx
 	_, err = l.attempt(func(l *look) *page {
-		target = live.Target{Session: l.id(), Reader: cmp.Or(l.access.Namespace, "\x00"+l.access.Viewer)} // see Options.Live: no namespace has NUL
+		// see Options.Live: no namespace has NUL
+		target = live.Target{Session: l.id(), Reader: cmp.Or(l.access.Namespace, "\x00"+l.access.Viewer)}
 		l.contents(ok(l.store.Sessions().Get(ctx, target.Session)).Namespace, target.Session, repo.ID{})
 		return nil
 	})
 	return target, err
 }
 
-// messageEvent sends a message as it would be in the page, or less of it, if it is too large for an event when it is escaped.
+// messageEvent sends a message as it would be in the page, or less of it, if it is too large for an event when it is
+// escaped.
 func (i *Inspector) messageEvent(ctx context.Context, m repo.Message) (event live.Event, err error) {
 	l, _ := ctx.Value(lookKey{}).(*look)
 	for limit := maxShown; ; limit /= 8 {

@@ -16,10 +16,16 @@ import (
 
 // holder says who holds a lease.
 func holder(lease repo.Lease) value {
-	until := map[bool]string{true: "expired at ", false: "until "}[lease.Expired] + lease.ExpiresAt.UTC().Format(time.DateTime)
+	until := map[bool]string{
+		true:  "expired at ",
+		false: "until ",
+	}[lease.Expired] + lease.ExpiresAt.UTC().Format(time.DateTime)
 	return value{
 		Text: fmt.Sprintf("%s, %s UTC, fence %d", lease.Owner, until, lease.Fence),
-		JSON: map[string]any{"owner": lease.Owner, "expires_at": lease.ExpiresAt.UTC(), "expired": lease.Expired, "fence": lease.Fence},
+		JSON: map[string]any{
+			"owner": lease.Owner, "expires_at": lease.ExpiresAt.UTC(), "expired": lease.Expired,
+			"fence": lease.Fence,
+		},
 	}
 }
 
@@ -30,11 +36,13 @@ func (l *look) leases() *page {
 		Key: "leases", Next: l.next(list.Next), Empty: "There are no such leases.", Form: l.filter("kind", "name", "owner"),
 	}, list.Items, false, "Key.Kind Key.Name Owner Fence AcquiredAt ExpiresAt Expired")
 	for i, lease := range list.Items {
-		if id, err := repo.ParseID(lease.Key.Name); err == nil && (lease.Key.Kind == repo.LeaseOfSession || lease.Key.Kind == repo.LeaseOfPlan) {
+		if id, err := repo.ParseID(lease.Key.Name); err == nil && (lease.Key.Kind == repo.LeaseOfSession ||
+			lease.Key.Kind == repo.LeaseOfPlan) {
 			s.Rows[i][1] = l.addressed("/"+lease.Key.Kind+"s/", id, "")
 		}
 		if l.access.Actions {
-			s.Rows[i] = append(s.Rows[i], link(l.url("/act", "do", "release", "kind", lease.Key.Kind, "name", lease.Key.Name, "fence", lease.Fence), "release…"))
+			s.Rows[i] = append(s.Rows[i], link(l.url("/act", "do", "release", "kind", lease.Key.Kind, "name", lease.Key.Name,
+				"fence", lease.Fence), "release…"))
 		}
 	}
 	if l.access.Actions {
@@ -47,8 +55,14 @@ func (l *look) leases() *page {
 func (l *look) streams() *page {
 	id := l.given("session")
 	if id.IsZero() {
-		f := &form{Method: "get", Action: l.options.Prefix + "/stream", Button: "Show", Inputs: []input{{Name: "key", Label: "Key of a stream", Type: "text"}}}
-		return &page{Title: "Streams", Current: "Streams", Sections: []section{{Key: "find", Form: l.keep(f), Note: "The streams of a session are with it."}}}
+		f := &form{
+			Method: "get", Action: l.options.Prefix + "/stream", Button: "Show",
+			Inputs: []input{{Name: "key", Label: "Key of a stream", Type: "text"}},
+		}
+		return &page{Title: "Streams", Current: "Streams", Sections: []section{{
+			Key: "find", Form: l.keep(f),
+			Note: "The streams of a session are with it.",
+		}}}
 	}
 	session := ok(l.store.Sessions().Get(l.ctx, id))
 	list := ok(l.in(session.Namespace).Streams().List(l.ctx, id, l.page()))
@@ -67,7 +81,8 @@ func (l *look) stream() *page {
 	streams := l.in(l.namespace).Streams()
 	stream := ok(streams.Get(l.ctx, l.r.FormValue("key")))
 	shown := l.contents(l.namespace, stream.Session, repo.ID{})
-	s := section{Key: "stream", Fields: l.fields(stream, shown, "Key Status Session Owner Next Fence OpenedAt ExpiresAt *Reason")}
+	s := section{Key: "stream", Fields: l.fields(stream, shown,
+		"Key Status Session Owner Next Fence OpenedAt ExpiresAt *Reason")}
 	const parts = 500
 	var written []byte
 	from := max(0, stream.Next-2*parts)
@@ -100,7 +115,8 @@ func (l *look) stream() *page {
 
 func (l *look) audit() *page {
 	filter := repo.AuditFilter{
-		Type: l.r.FormValue("type"), User: l.r.FormValue("user"), Actor: l.r.FormValue("actor"), SessionID: l.given("session"), PlanID: l.given("plan"),
+		Type: l.r.FormValue("type"), User: l.r.FormValue("user"), Actor: l.r.FormValue("actor"),
+		SessionID: l.given("session"), PlanID: l.given("plan"),
 	}
 	p := &page{Title: "Audit trail", Current: "Audit"}
 	if l.access.AllNamespaces && !l.chosen {
@@ -113,7 +129,8 @@ func (l *look) audit() *page {
 	}
 	list := ok(l.store.Audit().List(l.ctx, filter, l.page()))
 	p.Sections = append(p.Sections, l.table(section{
-		Key: "entries", Title: "Entries", Next: l.next(list.Next), Empty: "There are no such entries.", Form: l.filter("type", "user", "actor"),
+		Key: "entries", Title: "Entries", Next: l.next(list.Next), Empty: "There are no such entries.",
+		Form: l.filter("type", "user", "actor"),
 	}, list.Items, false, "OccurredAt Type ID Namespace Actor User SessionID PlanID"))
 	return p
 }
@@ -132,7 +149,10 @@ func (l *look) sealed() []section {
 	if log == nil {
 		return nil
 	}
-	s := section{Key: "seal", Title: "Seal", Note: "agentstore audit verify compares the trail with the log. Of the entries that wait at most 10,000 are counted."}
+	s := section{
+		Key: "seal", Title: "Seal",
+		Note: "agentstore audit verify compares the trail with the log. Of the entries that wait at most 10,000 are counted.",
+	}
 	s.Fields = l.fields(ok(log.Waiting(l.ctx, 10_000)), false, "Entries Age")
 	s.Fields[0].Name, s.Fields[1].Name = "Entries that wait", "The oldest waits for"
 	if checkpoint, err := log.Checkpoint(l.ctx); !errors.Is(err, repo.ErrNotFound) {
@@ -147,7 +167,8 @@ func (l *look) sealed() []section {
 func (l *look) entry() *page {
 	e := ok(l.store.Audit().Entry(l.ctx, l.id()))
 	shown := l.contents(e.Namespace, e.SessionID, e.PlanID)
-	s := section{Key: "entry", Fields: l.fields(e, shown, "ID Type OccurredAt RecordedAt Namespace Actor User Project SessionID PlanID *Details")}
+	s := section{Key: "entry", Fields: l.fields(e, shown,
+		"ID Type OccurredAt RecordedAt Namespace Actor User Project SessionID PlanID *Details")}
 	if log := l.log(); log != nil {
 		leaf, err := log.Leaf(l.ctx, e.ID)
 		if err == nil {
@@ -167,14 +188,22 @@ func (l *look) health() *page {
 		check(pinger.Ping(l.ctx))
 	}
 	answer := l.value(reflect.ValueOf(time.Since(began)))
-	p := &page{Title: "Health", Current: "Health", Sections: []section{{Key: "inspector", Title: "Inspector", Fields: []field{
-		{"The database answers in", answer}, {"Pages being made", text(fmt.Sprintf("%d of at most %d", len(l.busy), cap(l.busy)))},
-	}}}}
+	p := &page{Title: "Health", Current: "Health", Sections: []section{{
+		Key: "inspector", Title: "Inspector",
+		Fields: []field{
+			{"The database answers in", answer}, {"Pages being made", text(fmt.Sprintf("%d of at most %d", len(l.busy),
+				cap(l.busy)))},
+		},
+	}}}
 	counts := ok(whole.Plans().Counts(l.ctx, "", repo.Page{Limit: repo.MaxPageSize})).Items
 	counts = slices.DeleteFunc(counts, func(c repo.PlanCount) bool { return c.State != repo.PlanQueued })
-	queued := l.table(section{Key: "queued", Title: "Plans that wait", Empty: "None."}, counts, false, "Namespace Stage.Phase Count Oldest")
+	queued := l.table(section{Key: "queued", Title: "Plans that wait", Empty: "None."}, counts, false,
+		"Namespace Stage.Phase Count Oldest")
 	for i, c := range counts {
-		queued.Rows[i][0].Link = l.options.Prefix + "/plans?" + url.Values{"namespace": {c.Namespace}, "state": {"queued"}}.Encode()
+		queued.Rows[i][0].Link = l.options.Prefix + "/plans?" + url.Values{
+			"namespace": {c.Namespace},
+			"state":     {"queued"},
+		}.Encode()
 	}
 	p.Sections = append(p.Sections, queued)
 	p.Sections = append(p.Sections, l.sealed()...)

@@ -12,7 +12,8 @@ import (
 // plans shows the plans of a namespace by their stage, or those of a session, an action or a project.
 func (l *look) plans() *page {
 	filter := repo.PlanFilter{
-		Phase: repo.Phase(l.r.FormValue("phase")), State: repo.PlanState(l.r.FormValue("state")), Action: l.r.FormValue("action"), SessionID: l.given("session"),
+		Phase: repo.Phase(l.r.FormValue("phase")), State: repo.PlanState(l.r.FormValue("state")),
+		Action: l.r.FormValue("action"), SessionID: l.given("session"),
 	}
 	p := &page{Title: "Plans", Current: "Plans"}
 	switch {
@@ -49,13 +50,16 @@ func (l *look) plan() *page {
 	id, from := l.id(), max(0, l.sequence("from"))
 	plan := ok(l.store.Plans().Get(l.ctx, id))
 	history := ok(l.store.Plans().History(l.ctx, id, from, pageSize))
-	leases := ok(l.in(plan.Namespace).Leases().List(l.ctx, repo.LeaseFilter{Kind: repo.LeaseOfPlan, Name: id.String()}, repo.Page{Limit: 1})).Items
+	leases := ok(l.in(plan.Namespace).Leases().List(l.ctx, repo.LeaseFilter{Kind: repo.LeaseOfPlan, Name: id.String()},
+		repo.Page{Limit: 1})).Items
 	why, tree := l.why(plan, leases), &node{value: l.addressed("/plans/", id, ""), Stage: string(plan.State)}
 	l.grow(tree, id, &growth{20, 200})
 	shown := l.contents(plan.Namespace, plan.SessionID, id)
-	about := section{Key: "plan", Title: "Plan", Note: why, Fields: l.fields(plan, shown, "ID Stage.State Stage.Phase Action Namespace SessionID "+
-		"ParentID Attempt MaxAttempts Priority NotBefore Deadline CreatedAt UpdatedAt Version ReversionCount LastCompletedStep LastCheckpointID Trace "+
-		"*Description *DefinitionOfDone *ErrorMessage *ErrorDetails *CancelReason")}
+	about := section{Key: "plan", Title: "Plan", Note: why, Fields: l.fields(plan, shown,
+		"ID Stage.State Stage.Phase Action Namespace SessionID "+
+			"ParentID Attempt MaxAttempts Priority NotBefore Deadline CreatedAt UpdatedAt Version ReversionCount "+
+			"LastCompletedStep LastCheckpointID Trace "+
+			"*Description *DefinitionOfDone *ErrorMessage *ErrorDetails *CancelReason")}
 	for _, lease := range leases {
 		about.Fields = append(about.Fields, field{"Lease", holder(lease)})
 	}
@@ -64,16 +68,19 @@ func (l *look) plan() *page {
 		about.Fields = append(about.Fields, field{"Cancel", link(to, "cancel it, and the plans below it…")})
 	}
 	if l.access.Actions && plan.State == repo.PlanErrored {
-		about.Fields = append(about.Fields, field{"Retry", link(l.url("/act", "do", "retry", "plan", id, "version", plan.Version), "queue it again…")})
+		about.Fields = append(about.Fields, field{"Retry", link(l.url("/act", "do", "retry", "plan", id, "version",
+			plan.Version), "queue it again…")})
 	}
 	p := &page{Title: cmp.Or(plan.Name, "Plan"), Current: "Plans", Sections: []section{about}}
 	if len(plan.Arguments) > 0 {
-		p.Sections = append(p.Sections, l.table(section{Key: "arguments", Title: "Arguments"}, plan.Arguments, shown, "Name *Value"))
+		p.Sections = append(p.Sections, l.table(section{Key: "arguments", Title: "Arguments"}, plan.Arguments, shown,
+			"Name *Value"))
 	}
 	if len(tree.Children) > 0 {
 		p.Sections = append(p.Sections, section{Key: "children", Title: "Children", Tree: tree})
 	}
-	events := l.table(section{Key: "history", Title: "History"}, history, shown, "Version Transition To.Phase To.State Actor *Reason CreatedAt")
+	events := l.table(section{Key: "history", Title: "History"}, history, shown,
+		"Version Transition To.Phase To.State Actor *Reason CreatedAt")
 	if len(history) == pageSize {
 		events.Next = l.url("/plans/"+id.String(), "from", history[pageSize-1].Version+1)
 	}
@@ -124,7 +131,8 @@ func (l *look) why(plan repo.Plan, leases []repo.Lease) string {
 	case plan.State == repo.PlanProcessing && held:
 		return "It is worked on by " + leases[0].Owner + ", whose lease lasts until " + utc(leases[0].ExpiresAt) + "."
 	case plan.State == repo.PlanProcessing && len(leases) > 0:
-		return "The lease of its worker expired at " + utc(leases[0].ExpiresAt) + ": the next claim takes it, as another attempt."
+		return "The lease of its worker expired at " + utc(leases[0].ExpiresAt) +
+			": the next claim takes it, as another attempt."
 	case plan.State == repo.PlanProcessing:
 		return "It was started without a claim: whoever has started it ends it."
 	case plan.State != repo.PlanQueued:
@@ -135,9 +143,11 @@ func (l *look) why(plan repo.Plan, leases []repo.Lease) string {
 		return "It waits because " + leases[0].Owner + " holds its lease, until " + utc(leases[0].ExpiresAt) + "."
 	}
 	for _, limit := range ok(l.in(plan.Namespace).Plans().Limits(l.ctx, repo.Page{})).Items {
-		if limit.Namespace == plan.Namespace && (limit.Action == "" || limit.Action == plan.Action.String()) && limit.Claimed >= limit.AtOnce {
+		if limit.Namespace == plan.Namespace && (limit.Action == "" || limit.Action == plan.Action.String()) &&
+			limit.Claimed >= limit.AtOnce {
 			of := cmp.Or(limit.Action, "the whole namespace")
-			return fmt.Sprintf("It waits because of the limit of %d at once of %s, of which %d are claimed.", limit.AtOnce, of, limit.Claimed)
+			return fmt.Sprintf("It waits because of the limit of %d at once of %s, of which %d are claimed.", limit.AtOnce, of,
+				limit.Claimed)
 		}
 	}
 	return "It is due, and waits for a worker that claims its action, phase and namespace."

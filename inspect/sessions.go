@@ -37,7 +37,8 @@ func (l *look) search() *page {
 		found("session", l.addressed("/sessions/", id, asked), err)
 		_, err = l.store.Streams().Get(l.ctx, asked)
 		found("stream", link(l.url("/stream", "key", asked), asked), err)
-		list, err := l.store.Sessions().List(l.ctx, repo.SessionFilter{Namespace: l.namespace, Owner: asked}, repo.Page{Limit: 1})
+		list, err := l.store.Sessions().List(l.ctx, repo.SessionFilter{Namespace: l.namespace, Owner: asked},
+			repo.Page{Limit: 1})
 		if err != nil || len(list.Items) > 0 {
 			found("owner of sessions", link(l.url("/sessions", "owner", asked), asked), err)
 		}
@@ -56,7 +57,10 @@ func (l *look) everything() {
 func (l *look) namespaces() *page {
 	l.everything()
 	list := ok(l.Inspector.store.Sessions().Namespaces(l.ctx, l.page()))
-	s := section{Key: "namespaces", Columns: []string{"Namespace"}, Next: l.next(list.Next), Empty: "No namespace has sessions."}
+	s := section{
+		Key: "namespaces", Columns: []string{"Namespace"}, Next: l.next(list.Next),
+		Empty: "No namespace has sessions.",
+	}
 	for _, name := range list.Items {
 		s.Rows = append(s.Rows, []value{link(l.options.Prefix+"/sessions?"+url.Values{"namespace": {name}}.Encode(), name)})
 	}
@@ -65,9 +69,13 @@ func (l *look) namespaces() *page {
 
 func (l *look) sessions() *page {
 	owner := l.r.FormValue("owner")
-	list := ok(l.store.Sessions().List(l.ctx, repo.SessionFilter{Namespace: l.namespace, Owner: owner, AnyOwner: owner == "", ByActivity: true}, l.page()))
+	list := ok(l.store.Sessions().List(l.ctx, repo.SessionFilter{
+		Namespace: l.namespace, Owner: owner,
+		AnyOwner: owner == "", ByActivity: true,
+	}, l.page()))
 	s := l.table(section{
-		Key: "sessions", Next: l.next(list.Next), Form: l.filter("owner"), Empty: "The namespace " + l.namespace + " has no such sessions.",
+		Key: "sessions", Next: l.next(list.Next), Form: l.filter("owner"),
+		Empty: "The namespace " + l.namespace + " has no such sessions.",
 	}, list.Items, false, "ID UpdatedAt Owner Actor MessageCount Usage.Cost")
 	s.Columns = append(s.Columns, "Last message")
 	read := repo.ReadSessions{Last: 1, WithoutPayload: true, WithoutContent: !l.access.Contents}
@@ -98,7 +106,8 @@ func (l *look) conversation() *page {
 		from = max(0, before-pageSize)
 	}
 	read := repo.ReadSessions{
-		IDs: []repo.ID{id}, Last: pageSize, Branches: branches != "", WithoutContent: !l.access.Contents, WithoutPayload: !l.access.Contents,
+		IDs: []repo.ID{id}, Last: pageSize, Branches: branches != "", WithoutContent: !l.access.Contents,
+		WithoutPayload: !l.access.Contents,
 	}
 	if from >= 0 {
 		read.Last, read.First, read.From = 0, pageSize, from
@@ -119,9 +128,15 @@ func (l *look) conversation() *page {
 	case before >= 0:
 		end = before
 	}
-	s := section{Key: "messages", Title: "Conversation", Messages: l.fold(messages, shown), Empty: "There are no messages here."}
+	s := section{
+		Key: "messages", Title: "Conversation", Messages: l.fold(messages, shown),
+		Empty: "There are no messages here.",
+	}
 	s.Form = l.keep(&form{Method: "get", Button: "Go", Inputs: []input{
-		{Name: "from", Label: "From message", Type: "number"}, {Name: "branches", Label: "All branches", Type: "checkbox", Value: branches},
+		{Name: "from", Label: "From message", Type: "number"}, {
+			Name: "branches", Label: "All branches", Type: "checkbox",
+			Value: branches,
+		},
 	}})
 	p := &page{Title: title(session), Current: "Sessions", Above: l.tabs(id)}
 	if first > 0 {
@@ -178,19 +193,25 @@ func (l *look) tabs(id repo.ID) []value {
 // aboutSession returns what is beside the messages: the session, its lease, and the streams that are open.
 func (l *look) aboutSession(session repo.Session, shown bool) section {
 	in := l.in(session.Namespace)
-	s := section{Key: "session", Title: "Session", Fields: l.fields(session, shown, "ID Namespace Key Owner Actor AutomationProfile CreatedAt UpdatedAt "+
-		"MessageCount Usage.InputTokens Usage.OutputTokens Usage.Cost Budget Version FencedOnly *Metadata")}
-	for _, lease := range ok(in.Leases().List(l.ctx, repo.LeaseFilter{Kind: repo.LeaseOfSession, Name: session.ID.String()}, repo.Page{Limit: 1})).Items {
+	s := section{Key: "session", Title: "Session", Fields: l.fields(session, shown,
+		"ID Namespace Key Owner Actor AutomationProfile CreatedAt UpdatedAt "+
+			"MessageCount Usage.InputTokens Usage.OutputTokens Usage.Cost Budget Version FencedOnly *Metadata")}
+	for _, lease := range ok(in.Leases().List(l.ctx, repo.LeaseFilter{
+		Kind: repo.LeaseOfSession,
+		Name: session.ID.String(),
+	}, repo.Page{Limit: 1})).Items {
 		s.Fields = append(s.Fields, field{"Lease", holder(lease)})
 	}
 	for _, stream := range ok(in.Streams().List(l.ctx, session.ID, repo.Page{Limit: 5})).Items {
 		if stream.Status == repo.StreamOpen {
-			of := link(l.url("/stream", "key", stream.Key, "namespace", session.Namespace), fmt.Sprintf("%s parts so far, by %s", grouped(stream.Next), stream.Owner))
+			of := link(l.url("/stream", "key", stream.Key, "namespace", session.Namespace),
+				fmt.Sprintf("%s parts so far, by %s", grouped(stream.Next), stream.Owner))
 			s.Fields = append(s.Fields, field{"Being written", of})
 		}
 	}
 	if l.access.Actions {
-		s.Fields = append(s.Fields, field{"Hold", link(l.url("/act", "do", "hold", "session", session.ID), "keep it from being deleted…")})
+		s.Fields = append(s.Fields, field{"Hold", link(l.url("/act", "do", "hold", "session", session.ID),
+			"keep it from being deleted…")})
 	}
 	return s
 }
@@ -201,7 +222,8 @@ func (l *look) state() *page {
 	session := ok(l.store.Sessions().Get(l.ctx, id))
 	list := ok(l.store.State().List(l.ctx, repo.Scope{SessionID: id}, l.r.FormValue("prefix"), l.page()))
 	s := l.table(section{
-		Key: "state", Title: "State", Next: l.next(list.Next), Form: l.filter("prefix"), Empty: "It has no such keys.", Note: fmt.Sprintf("Version %d", list.Version),
+		Key: "state", Title: "State", Next: l.next(list.Next), Form: l.filter("prefix"), Empty: "It has no such keys.",
+		Note: fmt.Sprintf("Version %d", list.Version),
 	}, list.Values, l.contents(session.Namespace, id, repo.ID{}), "Key Version UpdatedAt *Value")
 	return &page{Title: title(session), Current: "Sessions", Above: l.tabs(id), Sections: []section{s}}
 }

@@ -34,10 +34,11 @@ func clip(s string, limit int) string {
 	return s[:limit] + "…"
 }
 
-// steers reports whether a character does more than appear: it changes the direction of a line, hides, or is a command to the
-// terminal into which somebody pastes it.
+// steers reports whether a character does more than appear: it changes the direction of a line, hides, or is a command
+// to the terminal into which somebody pastes it.
 func steers(r rune) bool {
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector) && r != '\n' && r != '\t'
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector) && r != '\n' &&
+		r != '\t'
 }
 
 // visible shows such characters instead of obeying them.

@@ -59,7 +59,8 @@ func (l *look) beginning(s string) string {
 
 // pages are where the ids lead that have these names in a struct, or, for an ID, this type.
 var pages = map[string]string{
-	"SessionID": "/sessions/", "Session": "/sessions/", "repo.Session": "/sessions/", "ParentID": "/plans/", "PlanID": "/plans/", "repo.Plan": "/plans/",
+	"SessionID": "/sessions/", "Session": "/sessions/", "repo.Session": "/sessions/", "ParentID": "/plans/",
+	"PlanID": "/plans/", "repo.Plan": "/plans/",
 	"repo.AuditEntry": "/audit/",
 }
 
@@ -150,7 +151,8 @@ func (l *look) report(title string, of reflect.Value) (all []section) {
 		case v.Kind() == reflect.Struct && f.Type != reflect.TypeFor[time.Time]():
 			all = append(all, l.report(title+": "+strings.ToLower(words(f.Name)), v)...)
 		case v.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct:
-			all = append(all, l.table(section{Key: member(f.Name), Title: words(f.Name), Empty: "None."}, v.Interface(), false, ""))
+			all = append(all, l.table(section{Key: member(f.Name), Title: words(f.Name), Empty: "None."}, v.Interface(), false,
+				""))
 		default:
 			s.Fields = append(s.Fields, field{words(f.Name), l.value(v)})
 		}

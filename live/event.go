@@ -91,7 +91,8 @@ const (
 // returns the OmittedEvent at once.
 func MessageEvent(ctx context.Context, m repo.Message) (Event, error) {
 	members := messageHead{
-		Sequence: m.Sequence, ID: m.ID, Role: m.Role, Kind: m.Kind, CallID: m.CallID, OccurredAt: m.OccurredAt, CreatedAt: m.CreatedAt,
+		Sequence: m.Sequence, ID: m.ID, Role: m.Role, Kind: m.Kind, CallID: m.CallID, OccurredAt: m.OccurredAt,
+		CreatedAt: m.CreatedAt,
 	}
 	if m.Follows != m.Sequence-1 {
 		members.Follows = &m.Follows

@@ -19,8 +19,8 @@ type feed struct {
 
 	response *response
 	at       position
-	// messages is how many there were when the response began: those need not be sent one by one. head is the last one of the
-	// transcript, or -1.
+	// messages is how many there were when the response began: those need not be sent one by one. head is the last one of
+	// the transcript, or -1.
 	messages, head int64
 	// listed are the streams of the session, if the client was reading some.
 	listed []repo.Stream
@@ -181,7 +181,8 @@ func (f *feed) take() error {
 // read follows a stream from where the client is.
 func (f *feed) read(stream repo.Stream) {
 	parts := f.store.Streams().Follow(f.ctx, stream.Key, *f.at.stream(stream.ID))
-	follow(f, parts, func(p repo.StreamPart) error { return f.part(stream, p) }, func(err error) error { return f.close(stream, err) })
+	follow(f, parts, func(p repo.StreamPart) error { return f.part(stream, p) },
+		func(err error) error { return f.close(stream, err) })
 }
 
 func (f *feed) part(stream repo.Stream, p repo.StreamPart) error {

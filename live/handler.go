@@ -87,7 +87,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 	case h.seats.isClosing(): // before Authorize has work
 		return busy(http.StatusServiceUnavailable, errShutdown)
 	case !r.ProtoAtLeast(1, 1):
-		return &StatusError{Status: http.StatusHTTPVersionNotSupported, Public: "events need HTTP/1.1: a proxy may have to be told to use it"}
+		return &StatusError{
+			Status: http.StatusHTTPVersionNotSupported,
+			Public: "events need HTTP/1.1: a proxy may have to be told to use it",
+		}
 	case !canFlush(w):
 		return &StatusError{
 			Status: http.StatusInternalServerError, Public: "the server cannot send events: its ResponseWriter has no Flush",
@@ -124,7 +127,8 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, target Target,
 		return err
 	}
 	defer leave()
-	ctx, stop := context.WithTimeoutCause(context.WithValue(ctx, limitKey{}, h.options.MaxEventBytes), h.options.MaxDuration, errExpired)
+	ctx, stop := context.WithTimeoutCause(context.WithValue(ctx, limitKey{}, h.options.MaxEventBytes),
+		h.options.MaxDuration, errExpired)
 	defer stop()
 
 	f := &feed{end: missing}

@@ -53,7 +53,10 @@ const maxSilence = time.Hour
 // returned an error other than repo.ErrUnknownOutcome, Stream says how much is stored. There is
 // nothing to close. streams is that of a store, not of a transaction.
 func NewPartWriter(ctx context.Context, streams repo.Streams, stream repo.Stream) *PartWriter {
-	w := &PartWriter{ctx: ctx, streams: streams, stream: stream, added: stream.Next, changed: make(chan struct{}), wrote: time.Now()}
+	w := &PartWriter{
+		ctx: ctx, streams: streams, stream: stream, added: stream.Next, changed: make(chan struct{}),
+		wrote: time.Now(),
+	}
 	if stream.TTL > 0 {
 		w.mu.Lock() // until timer is set
 		defer w.mu.Unlock()
@@ -92,7 +95,8 @@ func (w *PartWriter) Stream() repo.Stream {
 	return w.stream
 }
 
-// Gone returns the error of a stream that has expired or was deleted, whose parts are dropped. Nil: it is there, as far as is known.
+// Gone returns the error of a stream that has expired or was deleted, whose parts are dropped. Nil: it is there, as far
+// as is known.
 func (w *PartWriter) Gone() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,7 +112,8 @@ func (w *PartWriter) Write(ctx context.Context, part []byte) error {
 	case len(part) == 0:
 		return &repo.InvalidError{Field: "part", Reason: "is empty"}
 	case len(part) > repo.MaxPartBytes:
-		return &repo.InvalidError{Field: "part", Reason: fmt.Sprintf("has %d bytes, more than %d", len(part), repo.MaxPartBytes)}
+		return &repo.InvalidError{Field: "part", Reason: fmt.Sprintf("has %d bytes, more than %d", len(part),
+			repo.MaxPartBytes)}
 	}
 	part = bytes.Clone(part)
 	return w.when(ctx, func() bool { //nolint:contextcheck // parts are stored with the context of the writer
@@ -215,7 +220,8 @@ const writeTimeout, maxWriteTimeout, maxWritePause = 5 * time.Second, 80 * time.
 
 // passes reports whether an append may succeed when it is repeated.
 func passes(err error) bool {
-	return errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrContention) || errors.Is(err, repo.ErrUnknownOutcome)
+	return errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrContention) ||
+		errors.Is(err, repo.ErrUnknownOutcome)
 }
 
 // append makes an append again until its outcome is known.

@@ -83,7 +83,8 @@ func parsePosition(text string) (p position, ok bool) {
 	for more {
 		var s repo.StreamPosition
 		first, rest, more = strings.Cut(rest, "~")
-		if s.StreamID, s.Sequence, ok = parsePlace(first); !ok || len(p.streams) == maxStreams || p.stream(s.StreamID) != nil {
+		if s.StreamID, s.Sequence, ok = parsePlace(first); !ok || len(p.streams) == maxStreams ||
+			p.stream(s.StreamID) != nil {
 			return p, false
 		}
 		p.streams = append(p.streams, s)

@@ -31,7 +31,10 @@ type seat struct {
 }
 
 func newSeats(total, perReader int) *seats {
-	return &seats{max: total, perReader: perReader, taken: map[*seat]struct{}{}, readers: map[string]int{}, empty: make(chan struct{})}
+	return &seats{
+		max: total, perReader: perReader, taken: map[*seat]struct{}{}, readers: map[string]int{},
+		empty: make(chan struct{}),
+	}
 }
 
 // take takes a seat, or says why there is none. cancel is called at a shutdown.

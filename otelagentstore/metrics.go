@@ -52,22 +52,28 @@ func newInstruments(meter metric.Meter, system string) (*instruments, error) {
 		keep(err)
 		return c
 	}
-	i.duration = newHistogram("db.client.operation.duration", "s", "db.operation.name", "How long operations take.", seconds)
+	i.duration = newHistogram("db.client.operation.duration", "s", "db.operation.name", "How long operations take.",
+		seconds)
 	i.duration.system = system
-	i.wait = newHistogram("agentstore.write.wait", "s", "kind", "How long writes wait until a group carries them.", seconds)
+	i.wait = newHistogram("agentstore.write.wait", "s", "kind", "How long writes wait until a group carries them.",
+		seconds)
 	i.commit = newHistogram("agentstore.write.commit", "s", "kind", "How long their groups then take.", seconds)
 	i.size = newHistogram("agentstore.group.size", "{write}", "kind", "How many writes a group has.",
 		metric.WithExplicitBucketBoundaries(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048))
 	i.again = counter("agentstore.retries", "{attempt}", "Further attempts of operations and groups.")
 	i.waited = counter("agentstore.connection.wait", "s", "How long operations have waited for a connection.")
-	i.waiting = gauge("agentstore.writes.waiting", "{write}", "Writes that no group carries; held: whose row is locked elsewhere.")
-	i.followers = gauge("agentstore.followers", "{follower}", "Loops that follow, and calls that wait; behind: that catch up.")
+	i.waiting = gauge("agentstore.writes.waiting", "{write}",
+		"Writes that no group carries; held: whose row is locked elsewhere.")
+	i.followers = gauge("agentstore.followers", "{follower}",
+		"Loops that follow, and calls that wait; behind: that catch up.")
 	i.connections = gauge("db.client.connection.count", "{connection}", "Connections of the pool.")
 	i.plans = gauge("agentstore.plans", "{plan}", "Plans by stage, in each namespace up to 10,001.")
 	i.unsealed = gauge("agentstore.audit.unsealed", "{entry}", "Audit entries that are not sealed, up to 10,001.")
-	i.idle = gauge("agentstore.retention.backlog", "{session}", "Sessions that are idle for longer than Options.Retention, of the first 10,001.")
+	i.idle = gauge("agentstore.retention.backlog", "{session}",
+		"Sessions that are idle for longer than Options.Retention, of the first 10,001.")
 	i.lag = age("agentstore.followers.lag", "How long a follower has not been given what there is.")
-	i.oldest = age("agentstore.oldest", "How long the first one has waited: a plan that is due, a snapshot, an audit entry to be sealed, a session to be deleted.")
+	i.oldest = age("agentstore.oldest", "How long the first one has waited: a plan that is due, a snapshot, an audit "+
+		"entry to be sealed, a session to be deleted.")
 	return i, errors.Join(errs...)
 }
 
@@ -94,8 +100,9 @@ func (h *histogram) record(ctx context.Context, value float64, name, failed stri
 	h.to.Record(ctx, value, set.([]metric.RecordOption)...)
 }
 
-// Watch has the metrics tell of a store's pool, queues and followers, or those of several (at least one) together, and of what Sample finds, until
-// stop is called. Watch one store of each pool, all in one call. Collecting them sends nothing to the database.
+// Watch has the metrics tell of a store's pool, queues and followers, or those of several (at least one) together, and
+// of what Sample finds, until stop is called. Watch one store of each pool, all in one call. Collecting them sends
+// nothing to the database.
 func (o *Observer) Watch(stores ...*agentstore.Store) (stop func(), err error) {
 	watching, err := o.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		o.observe(to, stores)
@@ -126,7 +133,10 @@ func (o *Observer) observe(to metric.Observer, stores []*agentstore.Store) {
 	}
 	f := stats.Followers
 	to.ObserveFloat64(o.lag, f.Lag.Seconds())
-	for of, n := range map[string]int{"sessions": f.Sessions, "streams": f.Streams, "claims": f.Claims, "leases": f.Leases, "behind": f.Behind} {
+	for of, n := range map[string]int{
+		"sessions": f.Sessions, "streams": f.Streams, "claims": f.Claims, "leases": f.Leases,
+		"behind": f.Behind,
+	} {
 		to.ObserveInt64(o.followers, int64(n), with("of", of))
 	}
 	if s := o.sampled.Load(); s != nil && time.Since(s.at) < sampleTTL {

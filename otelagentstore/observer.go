@@ -51,7 +51,10 @@ func New(options Options) (*Observer, error) {
 	if options.System == "" {
 		options.System = "postgresql"
 	}
-	o := &Observer{options: options, tracer: options.TracerProvider.Tracer(scope), meter: options.MeterProvider.Meter(scope)}
+	o := &Observer{
+		options: options, tracer: options.TracerProvider.Tracer(scope),
+		meter: options.MeterProvider.Meter(scope),
+	}
 	var err error
 	o.instruments, err = newInstruments(o.meter, options.System)
 	return o, err
@@ -72,11 +75,13 @@ func (o *Observer) Begin(ctx context.Context, op observe.Operation) context.Cont
 	if lasts(op.Name) {
 		return ctx
 	}
-	ctx, span := o.tracer.Start(ctx, "agentstore."+op.Name, trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(op.Begun))
+	ctx, span := o.tracer.Start(ctx, "agentstore."+op.Name, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithTimestamp(op.Begun))
 	if !span.IsRecording() {
 		return ctx
 	}
-	span.SetAttributes(attribute.String("db.system.name", o.options.System), attribute.String("db.operation.name", op.Name))
+	span.SetAttributes(attribute.String("db.system.name", o.options.System),
+		attribute.String("db.operation.name", op.Name))
 	if op.InTx {
 		span.SetAttributes(attribute.Bool("agentstore.in_tx", true))
 	}
@@ -117,7 +122,8 @@ func (o *Observer) Write(ctx context.Context, w observe.Write) {
 		return
 	}
 	done := time.Now()
-	span.AddEvent("wait", trace.WithTimestamp(done.Add(-w.Commit)), trace.WithAttributes(attribute.Float64("agentstore.wait", w.Wait.Seconds())))
+	span.AddEvent("wait", trace.WithTimestamp(done.Add(-w.Commit)),
+		trace.WithAttributes(attribute.Float64("agentstore.wait", w.Wait.Seconds())))
 	span.AddEvent("commit", trace.WithTimestamp(done), trace.WithAttributes(
 		attribute.Float64("agentstore.commit", w.Commit.Seconds()), attribute.Int("agentstore.group", w.Group),
 		attribute.Int("agentstore.attempts", w.Attempts), attribute.String("error.type", w.Result.Error)))
@@ -145,10 +151,12 @@ func (o *Observer) BeginGroup(ctx context.Context, g observe.Group) context.Cont
 	if !first.IsValid() {
 		return ctx
 	}
-	ctx, _ = o.tracer.Start(trace.ContextWithSpanContext(ctx, first), "agentstore.group", trace.WithLinks(links...), trace.WithTimestamp(g.Begun),
+	ctx, _ = o.tracer.Start(trace.ContextWithSpanContext(ctx, first), "agentstore.group", trace.WithLinks(links...),
+		trace.WithTimestamp(g.Begun),
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 			attribute.String("db.system.name", o.options.System), attribute.String("db.operation.name", "group"),
-			attribute.String("agentstore.kind", g.Kind), attribute.Int("db.operation.batch.size", g.Size), attribute.Bool("agentstore.waits", g.Waits)))
+			attribute.String("agentstore.kind", g.Kind), attribute.Int("db.operation.batch.size", g.Size),
+			attribute.Bool("agentstore.waits", g.Waits)))
 	return ctx
 }
 

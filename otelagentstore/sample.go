@@ -31,9 +31,10 @@ type sample struct {
 	oldest         map[string]float64 // in seconds
 }
 
-// Sample counts plans, audit entries and what retention has to delete, and looks for old snapshots, every 15
-// seconds, for the metrics of Watch. It returns when ctx ends. Of all processes that call it one is elected, by a lease.
-// What the role may not read has no metric. Of several stores, at least one, it adds up what they have; the first one has the lease.
+// Sample counts plans, audit entries and what retention has to delete, and looks for old snapshots, every 15 seconds,
+// for the metrics of Watch. It returns when ctx ends. Of all processes that call it one is elected, by a lease. What
+// the role may not read has no metric. Of several stores, at least one, it adds up what they have; the first one has
+// the lease.
 func (o *Observer) Sample(ctx context.Context, stores ...*agentstore.Store) {
 	owner := repo.NewID().String()
 	leases := stores[0].Leases()
@@ -155,7 +156,8 @@ func (o *Observer) takeOne(ctx context.Context, store *agentstore.Store) *sample
 
 func (s *sample) observe(to metric.Observer, i *instruments) {
 	for stage, n := range s.plans {
-		to.ObserveInt64(i.plans, n, metric.WithAttributes(attribute.String("phase", string(stage.Phase)), attribute.String("state", string(stage.State))))
+		to.ObserveInt64(i.plans, n, metric.WithAttributes(attribute.String("phase", string(stage.Phase)),
+			attribute.String("state", string(stage.State))))
 	}
 	for of, seconds := range s.oldest {
 		to.ObserveFloat64(i.oldest, seconds, metric.WithAttributes(attribute.String("of", of)))

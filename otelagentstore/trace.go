@@ -45,11 +45,13 @@ func Link(plan repo.Plan) (trace.Link, bool) {
 
 // Work returns a function for repo.Work which does each plan in a span, agentstore.work, with the Link of
 // the plan. The span is not in the trace that has made the plan, which may have ended hours ago.
-func (o *Observer) Work(do func(context.Context, repo.ClaimedPlan) error) func(context.Context, repo.ClaimedPlan) error {
+func (o *Observer) Work(do func(context.Context, repo.ClaimedPlan) error) func(context.Context,
+	repo.ClaimedPlan) error {
 	return func(ctx context.Context, claimed repo.ClaimedPlan) (err error) {
 		plan := claimed.Plan
 		options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
-			attribute.String("agentstore.plan.id", plan.ID.String()), attribute.String("agentstore.plan.phase", string(plan.Phase)),
+			attribute.String("agentstore.plan.id", plan.ID.String()), attribute.String("agentstore.plan.phase",
+				string(plan.Phase)),
 			attribute.Int("agentstore.plan.attempt", plan.Attempt))}
 		if link, has := Link(plan); has { //nolint:contextcheck // it only reads a text
 			options = append(options, trace.WithLinks(link))

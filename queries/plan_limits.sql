@@ -11,33 +11,37 @@ WITH removed AS (
 SELECT count(*) FROM stored;
 
 -- name: PlanLimitList :many
--- Index: plan_limits_pkey, plan_claims_namespace_check_at_idx. The limits behind a place, with the number of plans that are claimed; in a
--- view those of its namespace.
+-- Index: plan_limits_pkey, plan_claims_namespace_check_at_idx. The limits behind a place, with the number of plans that
+-- are claimed; in a view those of its namespace.
 SELECT l.namespace, l.action_name, l.at_once, (
-    SELECT count(*) FROM plan_claims c WHERE c.namespace = l.namespace AND (l.action_name = '' OR c.action_name = l.action_name)
+    SELECT count(*) FROM plan_claims c WHERE c.namespace = l.namespace
+        AND (l.action_name = '' OR c.action_name = l.action_name)
 )::bigint AS claimed
 FROM (
     SELECT p.namespace, p.action_name, p.at_once FROM plan_limits p
-    WHERE (p.namespace, p.action_name) > (@namespace::text, @action_name::text) AND p.namespace = coalesce(sqlc.narg(view)::text, p.namespace)
+    WHERE (p.namespace, p.action_name) > (@namespace::text, @action_name::text)
+        AND p.namespace = coalesce(sqlc.narg(view)::text, p.namespace)
     ORDER BY p.namespace, p.action_name LIMIT @max_rows
 ) AS l
 ORDER BY l.namespace, l.action_name;
 
 -- name: PlanLimitLock :many
--- Index: plan_limits_pkey. Comes before PlanLimitRoom, in the same transaction, so that it sees what those who had the locks before
--- have claimed. It waits for nobody: nothing is claimed where a lock is missing. Nor is there above read committed, where
--- PlanLimitRoom would not see that.
+-- Index: plan_limits_pkey. Comes before PlanLimitRoom, in the same transaction, so that it sees what those who had the
+-- locks before have claimed. It waits for nobody: nothing is claimed where a lock is missing. Nor is there above read
+-- committed, where PlanLimitRoom would not see that.
 SELECT l.namespace, l.action_name FROM unnest((SELECT @namespaces::text[])) AS n (namespace)
 CROSS JOIN LATERAL (
     SELECT p.namespace, p.action_name FROM plan_limits p
-    WHERE p.namespace = n.namespace AND current_setting('transaction_isolation') = 'read committed' FOR NO KEY UPDATE SKIP LOCKED
+    WHERE p.namespace = n.namespace
+        AND current_setting('transaction_isolation') = 'read committed' FOR NO KEY UPDATE SKIP LOCKED
 ) AS l;
 
 -- name: PlanLimitRoom :many
--- Index: plan_limits_pkey, plan_claims_namespace_check_at_idx. Returns how many more plans the limits of namespaces allow to be
--- claimed, and whether a lock may say more (PlanLimitLock).
+-- Index: plan_limits_pkey, plan_claims_namespace_check_at_idx. Returns how many more plans the limits of namespaces
+-- allow to be claimed, and whether a lock may say more (PlanLimitLock).
 SELECT l.namespace, l.action_name, (l.at_once - (
-        SELECT count(*) FROM plan_claims c WHERE c.namespace = l.namespace AND (l.action_name = '' OR c.action_name = l.action_name)
+        SELECT count(*) FROM plan_claims c WHERE c.namespace = l.namespace
+            AND (l.action_name = '' OR c.action_name = l.action_name)
     ))::integer AS room, (current_setting('transaction_isolation') = 'read committed')::boolean AS is_current
 FROM unnest((SELECT @namespaces::text[])) AS n (namespace)
 CROSS JOIN LATERAL (

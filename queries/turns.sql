@@ -1,8 +1,9 @@
 -- name: TurnLimitWait :exec
--- Index: session_holds_pkey. Bounds the rest of the transaction's waits for locks, unless the setting is below that. It reads the
--- row that is always there, so that a distributed engine sets it where the locks are.
+-- Index: session_holds_pkey. Bounds the rest of the transaction's waits for locks, unless the setting is below that. It
+-- reads the row that is always there, so that a distributed engine sets it where the locks are.
 SELECT set_config('lock_timeout', @bound::text, true) FROM session_holds
-WHERE session_holds.namespace = '' AND session_holds.owner = '' AND session_holds.session_id = '00000000-0000-0000-0000-000000000000'
+WHERE session_holds.namespace = '' AND session_holds.owner = ''
+    AND session_holds.session_id = '00000000-0000-0000-0000-000000000000'
     AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND (@bound::text)::interval;
 
 -- name: TurnAwaitCounters :exec
@@ -12,36 +13,43 @@ SELECT FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
 ) AS c;
 
 -- name: TurnLockCounters :many
--- Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and skips those that others have locked.
--- The answer has a row for each session that exists. held says that its row was skipped. lock_timeout is the setting of that name,
--- in milliseconds. other_level says that transactions are not read committed by default. updated_at is what an append sets.
+-- Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and skips those that others
+-- have locked. The answer has a row for each session that exists. held says that its row was skipped. lock_timeout is
+-- the setting of that name, in milliseconds. other_level says that transactions are not read committed by default.
+-- updated_at is what an append sets.
 --
 -- hints are where the rows may be (null: nobody knows), and hint is where one is: see MessageAppendOne.
 --
--- What a turn depends on is read by statements of the same transaction that come after the locks, so that they see what was
--- committed before.
+-- What a turn depends on is read by statements of the same transaction that come after the locks, so that they see what
+-- was committed before.
 --
--- A SELECT around an argument hides its value from the planner. With the values a custom plan, for just these ids or without a
--- look-up, would seem cheaper than a generic one, and the planner would plan each statement anew, which costs more than to run it.
--- LIMIT makes it look up each id separately. If most sessions are short it would otherwise choose a join, which reads a long session
--- from end to end.
-SELECT n.session_id::uuid AS session_id, c.held::boolean AS held, c.next_sequence::bigint AS next_sequence, c.fence::bigint AS fence,
-    c.fenced_only::boolean AS fenced_only, c.follows, greatest(c.updated_at, statement_timestamp())::timestamptz AS updated_at, c.hint::tid AS hint,
+-- A SELECT around an argument hides its value from the planner. With the values a custom plan, for just these ids or
+-- without a look-up, would seem cheaper than a generic one, and the planner would plan each statement anew, which costs
+-- more than to run it. LIMIT makes it look up each id separately. If most sessions are short it would otherwise choose
+-- a join, which reads a long session from end to end.
+SELECT n.session_id::uuid AS session_id, c.held::boolean AS held, c.next_sequence::bigint AS next_sequence,
+c.fence::bigint AS fence,
+    c.fenced_only::boolean AS fenced_only, c.follows,
+    greatest(c.updated_at, statement_timestamp())::timestamptz AS updated_at, c.hint::tid AS hint,
     statement_timestamp()::timestamptz AS now,
     (SELECT extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout,
     (SELECT current_setting('default_transaction_isolation') <> 'read committed')::boolean AS other_level
-FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @hints::tid[]))) AS n (session_id, hint), LATERAL (
+FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @hints::tid[]))) AS n (session_id, hint),
+LATERAL (
     SELECT h.* FROM (
-        SELECT false AS held, t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint FROM session_counters t
+        SELECT false AS held, t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint
+            FROM session_counters t
         WHERE t.ctid = n.hint AND t.session_id = n.session_id FOR UPDATE SKIP LOCKED
     ) AS h
     UNION ALL
     SELECT i.* FROM (
-        SELECT false AS held, f.next_sequence, f.fence, f.fenced_only, f.follows, f.updated_at, f.ctid::tid AS hint FROM session_counters f
+        SELECT false AS held, f.next_sequence, f.fence, f.fenced_only, f.follows, f.updated_at, f.ctid::tid AS hint
+            FROM session_counters f
         WHERE f.session_id = n.session_id FOR UPDATE SKIP LOCKED
     ) AS i
     UNION ALL
-    SELECT true, there.next_sequence, there.fence, there.fenced_only, there.follows, there.updated_at, there.ctid::tid FROM session_counters there
+    SELECT true, there.next_sequence, there.fence, there.fenced_only, there.follows, there.updated_at, there.ctid::tid
+        FROM session_counters there
     WHERE there.session_id = n.session_id
     LIMIT 1
 ) AS c;
@@ -53,7 +61,8 @@ SELECT FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
 ) AS s;
 
 -- name: TurnLockUsages :many
--- Index: sessions_pkey. Locks the rows that have the usage of sessions, in the order given, and skips those that others have locked.
+-- Index: sessions_pkey. Locks the rows that have the usage of sessions, in the order given, and skips those that others
+-- have locked.
 SELECT n.session_id::uuid AS session_id, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos
 FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
     SELECT sessions.input_tokens, sessions.output_tokens, sessions.cost_nanos, sessions.budget_nanos FROM sessions
@@ -61,8 +70,8 @@ FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
 ) AS s;
 
 -- name: TurnAwaitScopes :exec
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Waits for the rows of scopes, in the order
--- given, and locks them.
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Waits for the rows of scopes,
+-- in the order given, and locks them.
 SELECT FROM ROWS FROM (
     unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[]))
 ) AS n (session_id, namespace, name), LATERAL (
@@ -73,10 +82,11 @@ SELECT FROM ROWS FROM (
 ) AS s, LATERAL (SELECT FROM state_scopes WHERE state_scopes.id = s.id FOR NO KEY UPDATE) AS c;
 
 -- name: TurnLockScopes :many
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like TurnLockUsages, for the rows of
--- scopes, which have their places in the arrays: a scope has a session, or a namespace and a name. held says that a row was skipped. now is the database's clock
--- after the lock.
-SELECT n.place::bigint AS place, s.id::uuid AS id, (c.version IS NULL)::boolean AS held, coalesce(c.version, 0)::bigint AS version,
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like TurnLockUsages, for the
+-- rows of scopes, which have their places in the arrays: a scope has a session, or a namespace and a name. held says
+-- that a row was skipped. now is the database's clock after the lock.
+SELECT n.place::bigint AS place, s.id::uuid AS id, (c.version IS NULL)::boolean AS held,
+coalesce(c.version, 0)::bigint AS version,
     clock_timestamp()::timestamptz AS now
 FROM ROWS FROM (
     unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[]))
@@ -94,23 +104,27 @@ LEFT JOIN LATERAL (
 -- Index: session_turns_pkey. Returns those of the turns that are stored.
 SELECT t.session_id, t.id, t.digest, t.first_sequence, t.message_count, t.plan_id
 FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::text[]))) AS n (session_id, id), LATERAL (
-    SELECT session_turns.session_id, session_turns.id, session_turns.digest, session_turns.first_sequence, session_turns.message_count, session_turns.plan_id
+    SELECT session_turns.session_id, session_turns.id, session_turns.digest, session_turns.first_sequence,
+    session_turns.message_count, session_turns.plan_id
     FROM session_turns
     WHERE session_turns.session_id = n.session_id AND session_turns.id = n.id LIMIT 1
 ) AS t;
 
 -- name: TurnFindPlaces :many
--- Index: messages_pkey, session_branches_pkey. For turns that follow a message: whether the
--- message with this sequence is in the session, on any of its branches, or, if a fork has it of others, among those that it has;
--- and whether the session has a row of session_branches. LIMIT is explained at TurnLockCounters.
+-- Index: messages_pkey, session_branches_pkey. For turns that follow a message: whether the message with this sequence
+-- is in the session, on any of its branches, or, if a fork has it of others, among those that it has; and whether the
+-- session has a row of session_branches. LIMIT is explained at TurnLockCounters.
 SELECT n.session_id::uuid AS session_id, n.sequence::bigint AS sequence,
     coalesce((SELECT true FROM messages m WHERE m.session_id = n.session_id AND m.sequence = n.sequence LIMIT 1), (
-        SELECT true FROM session_branches b, session_path(b.session_id, b.base - 1, n.sequence, NULL, NULL) AS p (owner, low, high)
+        SELECT true FROM session_branches b, session_path(b.session_id, b.base - 1, n.sequence, NULL, NULL) AS p (owner,
+            low, high)
         WHERE b.session_id = n.session_id AND n.sequence < b.base AND n.sequence >= p.low AND n.sequence <= p.high
         LIMIT 1
     ), false)::boolean AS found,
-    coalesce((SELECT true FROM session_branches b WHERE b.session_id = n.session_id LIMIT 1), false)::boolean AS branched
-FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @sequences::bigint[]))) AS n (session_id, sequence);
+    coalesce((SELECT true FROM session_branches b WHERE b.session_id = n.session_id LIMIT 1),
+        false)::boolean AS branched
+FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @sequences::bigint[]))) AS n (session_id,
+    sequence);
 
 -- name: TurnFindMessages :many
 -- Index: messages_session_id_id_key. Returns those of the messages that are stored.
@@ -123,13 +137,14 @@ FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::uuid
 -- Index: session_usages_pkey. Returns those of the usages that are stored.
 SELECT u.session_id, u.id, u.input_tokens, u.output_tokens, u.cost_nanos
 FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::uuid[]))) AS n (session_id, id), LATERAL (
-    SELECT session_usages.session_id, session_usages.id, session_usages.input_tokens, session_usages.output_tokens, session_usages.cost_nanos
+    SELECT session_usages.session_id, session_usages.id, session_usages.input_tokens, session_usages.output_tokens,
+    session_usages.cost_nanos
     FROM session_usages WHERE session_usages.session_id = n.session_id AND session_usages.id = n.id LIMIT 1
 ) AS u;
 
 -- name: TurnFindValues :many
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. Returns those of the keys that exist,
--- with their places. scopes are the places of the keys' scopes, of which each is looked up once.
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. Returns those of the keys
+-- that exist, with their places. scopes are the places of the keys' scopes, of which each is looked up once.
 WITH found AS MATERIALIZED (
     SELECT n.place, s.id
     FROM ROWS FROM (
@@ -142,7 +157,8 @@ WITH found AS MATERIALIZED (
     ) AS s
 )
 SELECT n.place::bigint AS place, v.value, v.version
-FROM ROWS FROM (unnest((SELECT @scopes::bigint[])), unnest((SELECT @keys::text[]))) WITH ORDINALITY AS n (scope, key, place)
+FROM ROWS FROM (unnest((SELECT @scopes::bigint[])), unnest((SELECT @keys::text[]))) WITH ORDINALITY AS n (scope, key,
+    place)
 JOIN found f ON f.place = n.scope, LATERAL (
     SELECT state_values.value, state_values.version FROM state_values
     WHERE state_values.scope_id = f.id AND state_values.key = n.key LIMIT 1
@@ -154,7 +170,8 @@ WITH stored AS (
     INSERT INTO session_turns (session_id, id, digest, first_sequence, message_count, plan_id)
     SELECT n.session_id, n.id, n.digest, n.first_sequence, n.message_count, n.plan_id
     FROM ROWS FROM (
-        unnest(@session_ids::uuid[]), unnest(@ids::text[]), unnest(@digests::bytea[]), unnest(@first_sequences::bigint[]),
+        unnest(@session_ids::uuid[]), unnest(@ids::text[]), unnest(@digests::bytea[]),
+        unnest(@first_sequences::bigint[]),
         unnest(@message_counts::integer[]), unnest(@plan_ids::uuid[])
     ) AS n (session_id, id, digest, first_sequence, message_count, plan_id)
     RETURNING true
@@ -171,11 +188,13 @@ WITH stored AS (
 SELECT rows_left_out('session_branches') WHERE (SELECT count(*) FROM stored) <> cardinality(@session_ids::uuid[]);
 
 -- name: TurnRewind :exec
--- Index: session_counters_pkey. Sets what the next message of sessions follows, -2 for the one before. Their rows are locked.
+-- Index: session_counters_pkey. Sets what the next message of sessions follows, -2 for the one before. Their rows are
+-- locked.
 WITH stored AS (
     UPDATE session_counters c
     SET follows = nullif(n.follows, -2), updated_at = greatest(c.updated_at, statement_timestamp())
-    FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @follows::bigint[]))) AS n (session_id, follows)
+    FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @follows::bigint[]))) AS n (session_id,
+        follows)
     WHERE c.session_id = n.session_id
     RETURNING true
 )
@@ -197,7 +216,8 @@ WITH stored AS (
         unnest(@scope_ids::uuid[]), unnest(@keys::text[]), unnest(@key_values::text[]), unnest(@versions::bigint[])
     ) AS n (scope_id, key, value, version)
     ON CONFLICT (scope_id, key) DO UPDATE
-    SET value = excluded.value, version = excluded.version, updated_at = greatest(state_values.updated_at, excluded.updated_at)
+    SET value = excluded.value, version = excluded.version,
+    updated_at = greatest(state_values.updated_at, excluded.updated_at)
     RETURNING true
 )
 SELECT rows_left_out('state_values') WHERE (SELECT count(*) FROM stored) <> cardinality(@keys::text[]);
@@ -227,13 +247,14 @@ UPDATE sessions s
 SET input_tokens = n.input_tokens, output_tokens = n.output_tokens, cost_nanos = n.cost_nanos
 FROM ROWS FROM (
     unnest((SELECT @session_ids::uuid[])),
-    unnest((SELECT @input_tokens::bigint[])), unnest((SELECT @output_tokens::bigint[])), unnest((SELECT @cost_nanos::bigint[]))
+    unnest((SELECT @input_tokens::bigint[])), unnest((SELECT @output_tokens::bigint[])),
+    unnest((SELECT @cost_nanos::bigint[]))
 ) AS n (session_id, input_tokens, output_tokens, cost_nanos)
 WHERE s.id = n.session_id;
 
 -- name: TurnScopeVersions :many
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Returns the versions of those of the scopes that exist,
--- with their places in the arrays.
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Returns the versions of those of the scopes that
+-- exist, with their places in the arrays.
 SELECT n.place::bigint AS place, s.version
 FROM ROWS FROM (
     unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[]))
@@ -246,7 +267,8 @@ FROM ROWS FROM (
 
 -- name: TurnAwaitActions :exec
 -- Index: actions_pkey. Waits for actions that turns use, and locks them.
-SELECT FROM unnest((SELECT @names::text[])) AS n (name), LATERAL (SELECT FROM actions WHERE actions.name = n.name FOR SHARE) AS a;
+SELECT FROM unnest((SELECT @names::text[])) AS n (name),
+LATERAL (SELECT FROM actions WHERE actions.name = n.name FOR SHARE) AS a;
 
 -- name: TurnFindActions :many
 -- Index: actions_pkey. Locks actions that turns use, and returns those that it gets, with their versions.
@@ -256,41 +278,56 @@ FROM unnest((SELECT @names::text[])) AS n (name), LATERAL (
 ) AS a;
 
 -- name: TurnLockStreams :many
--- Index: none. Takes the advisory locks of the keys of streams, like StreamTurn, and returns the places, from 1, of those that it
--- gets.
+-- Index: none. Takes the advisory locks of the keys of streams, like StreamTurn, and returns the places, from 1, of
+-- those that it gets.
 SELECT n.place::bigint AS place
-FROM ROWS FROM (unnest((SELECT @namespaces::text[])), unnest((SELECT @keys::text[]))) WITH ORDINALITY AS n (namespace, key, place)
-WHERE CASE WHEN @waits::boolean THEN pg_advisory_xact_lock(hashtextextended(n.key, hashtext(n.namespace))) IS NOT NULL ELSE pg_try_advisory_xact_lock(hashtextextended(n.key, hashtext(n.namespace))) END;
+FROM ROWS FROM (unnest((SELECT @namespaces::text[])), unnest((SELECT @keys::text[]))) WITH ORDINALITY AS n (namespace,
+    key, place)
+WHERE CASE WHEN @waits::boolean THEN pg_advisory_xact_lock(hashtextextended(n.key, hashtext(n.namespace))) IS NOT NULL
+    ELSE pg_try_advisory_xact_lock(hashtextextended(n.key, hashtext(n.namespace))) END;
 
 -- name: TurnFindStreams :many
--- Index: streams_open_key. Returns the streams of keys that are open, also if they have expired, with the places of the keys.
+-- Index: streams_open_key. Returns the streams of keys that are open, also if they have expired, with the places of the
+-- keys.
 SELECT n.place::bigint AS place, s.id, s.session_id, (s.expires_at <= statement_timestamp())::boolean AS expired
-FROM ROWS FROM (unnest((SELECT @namespaces::text[])), unnest((SELECT @keys::text[]))) WITH ORDINALITY AS n (namespace, key, place), LATERAL (
+FROM ROWS FROM (unnest((SELECT @namespaces::text[])), unnest((SELECT @keys::text[]))) WITH ORDINALITY AS n (namespace,
+    key, place), LATERAL (
     SELECT streams.id, streams.session_id, streams.expires_at FROM streams
     WHERE streams.namespace = n.namespace AND streams.key = n.key AND streams.status = 'open' LIMIT 1
 ) AS s;
 
 -- name: TurnCreatePlans :many
--- Index: plans_pkey. PlanCreate for plans of turns, with its parameters as objects of a JSON array: of reusable actions whose rows
--- are locked, without parents and keys, for sessions whose counter rows are locked.
+-- Index: plans_pkey. PlanCreate for plans of turns, with its parameters as objects of a JSON array: of reusable actions
+-- whose rows are locked, without parents and keys, for sessions whose counter rows are locked.
 WITH asked AS MATERIALIZED (
-    SELECT a.plan, (a.plan ->> 'ID')::uuid AS id, (a.plan ->> 'SessionID')::uuid AS session_id, a.plan ->> 'Namespace' AS namespace,
+    SELECT a.plan, (a.plan ->> 'ID')::uuid AS id, (a.plan ->> 'SessionID')::uuid AS session_id,
+    a.plan ->> 'Namespace' AS namespace,
         a.plan ->> 'Phase' AS phase, a.plan ->> 'State' AS state, a.plan ->> 'Actor' AS actor
     FROM jsonb_array_elements(CAST(@plans::text AS jsonb)) AS a (plan)
 ), created AS (
     INSERT INTO plans (
-        id, name, namespace, session_id, action_name, root_id, attempt, max_attempts, priority, not_before, deadline, keep_micros, phases,
-        description, definition_of_done, phase, state, automation_profile, automation_profile_source, automation_snapshot, trace,
+        id, name, namespace, session_id, action_name, root_id, attempt, max_attempts, priority, not_before, deadline,
+        keep_micros, phases,
+        description, definition_of_done, phase, state, automation_profile, automation_profile_source,
+        automation_snapshot, trace,
         argument_names, argument_values, invariants, invariant_sources, projects, project_aliases, project_read_onlys
     )
-    SELECT a.id, a.plan ->> 'Name', a.namespace, a.session_id, a.plan ->> 'ActionName', a.id, (a.plan ->> 'Attempt')::integer,
+    SELECT a.id, a.plan ->> 'Name', a.namespace, a.session_id, a.plan ->> 'ActionName', a.id,
+    (a.plan ->> 'Attempt')::integer,
         (a.plan ->> 'MaxAttempts')::integer, (a.plan ->> 'Priority')::smallint, (a.plan ->> 'NotBefore')::timestamptz,
-        greatest(statement_timestamp(), (a.plan ->> 'NotBefore')::timestamptz) + nullif((a.plan ->> 'MaxAgeMicros')::bigint, 0) * interval '1 microsecond',
-        (a.plan ->> 'KeepMicros')::bigint, (a.plan ->> 'Phases')::smallint, a.plan ->> 'Description', a.plan ->> 'DefinitionOfDone', a.phase, a.state,
-        a.plan ->> 'AutomationProfile', a.plan ->> 'AutomationProfileSource', (a.plan ->> 'AutomationSnapshot')::json, a.plan ->> 'Trace',
-        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentNames')), ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentValues')),
-        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'Invariants')), ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'InvariantSources')),
-        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'Projects')), ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ProjectAliases')),
+        greatest(statement_timestamp(),
+            (a.plan ->> 'NotBefore')::timestamptz) + nullif((a.plan ->> 'MaxAgeMicros')::bigint,
+        0) * interval '1 microsecond',
+        (a.plan ->> 'KeepMicros')::bigint, (a.plan ->> 'Phases')::smallint, a.plan ->> 'Description',
+        a.plan ->> 'DefinitionOfDone', a.phase, a.state,
+        a.plan ->> 'AutomationProfile', a.plan ->> 'AutomationProfileSource', (a.plan ->> 'AutomationSnapshot')::json,
+        a.plan ->> 'Trace',
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentNames')),
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentValues')),
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'Invariants')),
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'InvariantSources')),
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'Projects')),
+        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ProjectAliases')),
         ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ProjectReadOnlys'))::boolean[]
     FROM asked a
     RETURNING id, created_at, updated_at
@@ -304,7 +341,8 @@ WITH asked AS MATERIALIZED (
     INSERT INTO session_plans (session_id, plan_id) SELECT a.session_id, a.id FROM asked a
 ), told AS (
     INSERT INTO audit_entries (occurred_at, id, type, namespace, actor, plan_id, session_id, details)
-    SELECT statement_timestamp(), audit_new_id(), 'plan_created', a.namespace, a.actor, a.id, a.session_id, (a.plan ->> 'Details')::json
+    SELECT statement_timestamp(), audit_new_id(), 'plan_created', a.namespace, a.actor, a.id, a.session_id,
+    (a.plan ->> 'Details')::json
     FROM asked a
 )
 SELECT c.id, c.created_at, c.updated_at FROM created c;
@@ -312,29 +350,36 @@ SELECT c.id, c.created_at, c.updated_at FROM created c;
 -- name: TurnOpenStreams :many
 -- Index: streams_namespace_key_began_key, backwards. StreamOpen for keys that are locked, and that have no open stream.
 WITH asked AS MATERIALIZED (
-    SELECT n.id, n.namespace, n.key, n.owner, n.session_id, n.ttl, greatest((extract(epoch FROM statement_timestamp()) * 1000000)::bigint, (
-        SELECT s.fence + 1 FROM streams s WHERE s.namespace = n.namespace AND s.key = n.key ORDER BY s.began DESC LIMIT 1
+    SELECT n.id, n.namespace, n.key, n.owner, n.session_id, n.ttl,
+    greatest((extract(epoch FROM statement_timestamp()) * 1000000)::bigint, (
+        SELECT s.fence + 1 FROM streams s WHERE s.namespace = n.namespace AND s.key = n.key
+            ORDER BY s.began DESC LIMIT 1
     )) AS fence
     FROM ROWS FROM (
-        unnest(@ids::uuid[]), unnest(@namespaces::text[]), unnest(@keys::text[]), unnest(@owners::text[]), unnest(@session_ids::uuid[]),
+        unnest(@ids::uuid[]), unnest(@namespaces::text[]), unnest(@keys::text[]), unnest(@owners::text[]),
+        unnest(@session_ids::uuid[]),
         unnest(@ttls::interval[])
     ) AS n (id, namespace, key, owner, session_id, ttl)
 )
 INSERT INTO streams (id, namespace, key, owner, opener, session_id, began, fence, ttl, opened_at, expires_at)
-SELECT a.id, a.namespace, a.key, a.owner, a.id, a.session_id, a.fence, a.fence, a.ttl, statement_timestamp(), statement_timestamp() + a.ttl * 1.125
+SELECT a.id, a.namespace, a.key, a.owner, a.id, a.session_id, a.fence, a.fence, a.ttl, statement_timestamp(),
+statement_timestamp() + a.ttl * 1.125
 FROM asked a
 RETURNING id, fence, opened_at, expires_at;
 
 -- name: TurnCheckWork :exec
--- Index: plans_pkey, streams_pkey or streams_open_key. Fails unless the plans were made, and the streams opened, by those who have these ids.
+-- Index: plans_pkey, streams_pkey or streams_open_key. Fails unless the plans were made, and the streams opened, by
+-- those who have these ids.
 SELECT rows_left_out('plans')
-WHERE (SELECT count(*) FROM unnest((SELECT @plan_ids::uuid[])) AS n (id), LATERAL (SELECT FROM plans WHERE plans.id = n.id LIMIT 1) AS p)
+WHERE (SELECT count(*) FROM unnest((SELECT @plan_ids::uuid[])) AS n (id),
+    LATERAL (SELECT FROM plans WHERE plans.id = n.id LIMIT 1) AS p)
         <> cardinality(@plan_ids::uuid[])
     OR (
         SELECT count(*) FROM ROWS FROM (
             unnest((SELECT @namespaces::text[])), unnest((SELECT @keys::text[])), unnest((SELECT @openers::uuid[]))
         ) AS n (namespace, key, opener), LATERAL (
             SELECT FROM streams
-            WHERE streams.namespace = n.namespace AND streams.key = n.key AND streams.status = 'open' AND streams.opener = n.opener LIMIT 1
+            WHERE streams.namespace = n.namespace AND streams.key = n.key AND streams.status = 'open'
+                AND streams.opener = n.opener LIMIT 1
         ) AS s
     ) <> cardinality(@keys::text[]);

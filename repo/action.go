@@ -18,9 +18,10 @@ type Action struct {
 // ActionDefinition has the fields of an action that can be updated.
 type ActionDefinition struct {
 	Description string // at most 64 KiB
-	// DefinitionOfDone is a template (text/template) of at most 64 KiB, with the arguments as fields: "{{.branch}} is merged{{if
-	// .strict}}, without warnings{{end}}". Using the action renders it, to at most 1 MiB. It has only fields, if, range over a list
-	// argument (not nested), comparisons, and, or, not and len; a loop's items times its parts are at most 100,000.
+	// DefinitionOfDone is a template (text/template) of at most 64 KiB, with the arguments as fields: "{{.branch}} is
+	// merged{{if .strict}}, without warnings{{end}}". Using the action renders it, to at most 1 MiB. It has only fields,
+	// if, range over a list argument (not nested), comparisons, and, or, not and len; a loop's items times its parts are
+	// at most 100,000.
 	DefinitionOfDone string
 	// The actors of each kind of work, at most MaxNameBytes; optional.
 	StrategyActor, ExecutionActor, ReviewActor, ApplyActor, EstimationActor, InvariantActor string
@@ -31,8 +32,10 @@ type ActionDefinition struct {
 	ReadOnly          bool            // makes every project link of its plans read-only
 	InputsSchema      json.RawMessage // an object, stored byte for byte and not interpreted; nil: "{}"
 	MaxAttempts       int             // of a plan's work: so many failures and expired claims together error it; zero: 1
-	MaxAge            time.Duration   // of a plan since it is due, from which on it is errored instead of claimed (Plan.Deadline); zero: none
-	// Keep is how long a plan is kept that has ended (Plans.Sweep). Zero: for ever. One that is complete waits for its next phase.
+	// of a plan since it is due, from which on it is errored instead of claimed (Plan.Deadline); zero: none
+	MaxAge time.Duration
+	// Keep is how long a plan is kept that has ended (Plans.Sweep). Zero: for ever. One that is complete waits for its
+	// next phase.
 	Keep       time.Duration
 	Tags       []string   // at most 100 distinct names, in order
 	Arguments  []Argument // at most 100, in order
@@ -48,8 +51,8 @@ type Argument struct {
 	Default     json.RawMessage // used without a value: JSON of Type, within the bounds; not with Required
 	// Min and Max are inclusive bounds of a number, of a string's characters and of a list's items. Nil: no bound.
 	Min, Max *float64
-	// Pattern is a regular expression (RE2) that must match some part of a string; empty: any. It has at most 1,000 bytes and 10,000
-	// instructions (x{100} has a hundred). A use's texts times their patterns' instructions are at most 16 Mi.
+	// Pattern is a regular expression (RE2) that must match some part of a string; empty: any. It has at most 1,000 bytes
+	// and 10,000 instructions (x{100} has a hundred). A use's texts times their patterns' instructions are at most 16 Mi.
 	Pattern string
 }
 

@@ -9,8 +9,8 @@ import (
 //
 // Errors of all methods: InvalidError, before anything is sent.
 type Audit interface {
-	// Record records all of the entries or none. It does not redact; package audit does. Errors: ExistsError for the id of an entry
-	// with another content; ErrUnknownOutcome: recording them again is safe.
+	// Record records all of the entries or none. It does not redact; package audit does. Errors: ExistsError for the id of
+	// an entry with another content; ErrUnknownOutcome: recording them again is safe.
 	Record(ctx context.Context, entries ...AuditEntry) error
 
 	// Entry returns one entry. Errors: NotFoundError.

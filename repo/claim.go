@@ -8,12 +8,14 @@ type Claim struct {
 	Owner         string
 	Namespaces    []string // none: DefaultNamespace, whatever those of Actions are
 	AllNamespaces bool     // any; Namespaces must be empty
-	// Actions and Phases: none means any. Actions are named as for Use: of the view, or of DefaultNamespace (with AllNamespaces also of
-	// that of each plan), or "acme/answer". There are at most 1,000 pairs of a namespace and an action.
+	// Actions and Phases: none means any. Actions are named as for Use: of the view, or of DefaultNamespace (with
+	// AllNamespaces also of that of each plan), or "acme/answer". There are at most 1,000 pairs of a namespace and an
+	// action.
 	Actions []string
 	Phases  []Phase
 	TTL     time.Duration // of the leases: see NewLease.TTL
-	Limit   int           // the maximum number of plans, at most 100; zero means 1. There are fewer than 16 MiB of them, or one
+	// the maximum number of plans, at most 100; zero means 1. There are fewer than 16 MiB of them, or one
+	Limit int
 	// Wait waits until there is a plan, also while the database cannot be reached. Other errors end it.
 	Wait bool
 	// Finish is for how long Work lets what runs go on after its context has ended. Claim does not use it.

@@ -21,8 +21,8 @@ var (
 	ErrPermission = errors.New("permission denied by the database")
 	// ErrContention: the database aborted this transaction for another one. The whole transaction may be run again.
 	ErrContention = errors.New("transaction conflicted with another")
-	// ErrUnknownOutcome: the connection or the context ended before the answer to a write, which may have been committed. Repeating
-	// the call with the same ids is safe: it writes what is missing and returns what is stored.
+	// ErrUnknownOutcome: the connection or the context ended before the answer to a write, which may have been committed.
+	// Repeating the call with the same ids is safe: it writes what is missing and returns what is stored.
 	ErrUnknownOutcome = errors.New("outcome unknown")
 	// ErrSchema: the database does not exist, or this library does not work with its schema or its settings.
 	ErrSchema = errors.New("database not usable by this library")
@@ -96,9 +96,9 @@ type ExistsError struct {
 	SessionID ID     // of a message, a turn or a usage
 	ID        ID
 	Name      string // the id of a turn or the name of an action
-	// Field names a field that differs; empty: it must be new, or is not compared by field. "id" of a session: another one has the
-	// key. "batch" of a message: only some of its batch are stored; "turn": another turn has stored it. "fork" of a session: it is
-	// no fork of the same message, or has forks.
+	// Field names a field that differs; empty: it must be new, or is not compared by field. "id" of a session: another one
+	// has the key. "batch" of a message: only some of its batch are stored; "turn": another turn has stored it. "fork" of
+	// a session: it is no fork of the same message, or has forks.
 	Field string
 	Gone  bool // the session with this id was deleted, and no other gets its id
 }
@@ -134,7 +134,8 @@ type VersionConflictError struct {
 }
 
 func (e *VersionConflictError) Error() string {
-	return fmt.Sprintf("%s: expected version %d, but it is %d", entity(e.Kind, e.ID, e.Name, e.Scope), e.Expected, e.Actual)
+	return fmt.Sprintf("%s: expected version %d, but it is %d", entity(e.Kind, e.ID, e.Name, e.Scope), e.Expected,
+		e.Actual)
 }
 func (e *VersionConflictError) Is(target error) bool { return target == ErrConflict }
 
@@ -148,9 +149,11 @@ type SequenceConflictError struct {
 
 func (e *SequenceConflictError) Error() string {
 	if e.Kind == "head" {
-		return fmt.Sprintf("session %s: expected the transcript to end with message %d, but it ends with %d", e.ID, e.Expected, e.Next)
+		return fmt.Sprintf("session %s: expected the transcript to end with message %d, but it ends with %d", e.ID,
+			e.Expected, e.Next)
 	}
-	return fmt.Sprintf("%s: expected next sequence %d, but it is %d", entity(e.Kind, e.ID, e.Name, Scope{}), e.Expected, e.Next)
+	return fmt.Sprintf("%s: expected next sequence %d, but it is %d", entity(e.Kind, e.ID, e.Name, Scope{}), e.Expected,
+		e.Next)
 }
 func (e *SequenceConflictError) Is(target error) bool { return target == ErrConflict }
 
@@ -189,7 +192,8 @@ func (e *LimitExceededError) Error() string {
 	text := fmt.Sprintf("more than %d %s", e.Limit, e.Kind)
 	switch {
 	case e.Kind == "budget":
-		text = fmt.Sprintf("session %s: cost %s + %s would pass the budget of %s", e.ID, Cost(e.Current), Cost(e.Requested), Cost(e.Limit))
+		text = fmt.Sprintf("session %s: cost %s + %s would pass the budget of %s", e.ID, Cost(e.Current), Cost(e.Requested),
+			Cost(e.Limit))
 	case !e.ID.IsZero():
 		text = "plan " + e.ID.String() + ": " + text
 	}

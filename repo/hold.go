@@ -42,8 +42,9 @@ func Hold(ctx context.Context, store Store, lease NewLease) (*HeldLease, error) 
 }
 
 const (
-	// renewPart and attemptPart are the parts of a life after which it is renewed, and after which the first attempt to do so is
-	// given up: a connection may never give an answer. Each further attempt may take twice as long, since the server may be slow.
+	// renewPart and attemptPart are the parts of a life after which it is renewed, and after which the first attempt to do
+	// so is given up: a connection may never give an answer. Each further attempt may take twice as long, since the server
+	// may be slow.
 	renewPart, attemptPart = 3, 6
 	// marginPart is the part of a life by which it ends early: clocks run at different speeds, by far less than this.
 	marginPart = 50

@@ -6,8 +6,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// ID identifies an entity. It is a UUID of version 7 (RFC 9562, section 5.7): 16 bytes that sort by creation. Its text is the same in logs,
-// URLs, exports, psql and dumps.
+// ID identifies an entity. It is a UUID of version 7 (RFC 9562, section 5.7): 16 bytes that sort by creation. Its text
+// is the same in logs, URLs, exports, psql and dumps.
 type ID uuid.UUID
 
 // NewID returns an ID larger than every one that this process made before.

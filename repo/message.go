@@ -51,7 +51,8 @@ type NewMessage struct {
 	Payload  []byte          // at most MaxPayloadBytes; optional
 	Kind     string          // at most MaxNameBytes; optional
 	CallID   string          // at most 1,024 bytes; optional: see Sessions.MessagesOfCall
-	// Tokens were counted by Counter, of at most MaxNameBytes. Zero: Options.CountTokens counts, if set. A repetition may differ.
+	// Tokens were counted by Counter, of at most MaxNameBytes. Zero: Options.CountTokens counts, if set. A repetition may
+	// differ.
 	Tokens     int64
 	Counter    string
 	OccurredAt time.Time // in the years 1 to 9999; optional, and does not affect the order

@@ -21,7 +21,8 @@ type Plan struct {
 	Attempt, MaxAttempts int
 	Priority             int       // that of the use
 	NotBefore            time.Time // when a queued plan is due; zero: at once
-	// Deadline is when it is errored if still queued; Cause.Delay moves it; executing, applying, resuming or reverting takes it away.
+	// Deadline is when it is errored if still queued; Cause.Delay moves it; executing, applying, resuming or reverting
+	// takes it away.
 	Deadline         time.Time
 	Keep             time.Duration
 	Description      string
@@ -96,7 +97,8 @@ type UseAction struct {
 	AutomationProfileSource string          // empty: SourcePlan
 	AutomationSnapshot      json.RawMessage // an object of at most MaxMetadataBytes; nil: "{}"
 	Actor                   string          // recorded in the history; optional
-	Trace                   string          // of at most 512 bytes, and not read by the store; empty: that of observe.Tracer
+	// of at most 512 bytes, and not read by the store; empty: that of observe.Tracer
+	Trace string
 }
 
 // Cause says who makes a transition, why, and on what condition.
@@ -133,7 +135,8 @@ type PlanEvent struct {
 
 // PlanFilter selects the plans of a list, of all users of a namespace.
 type PlanFilter struct {
-	Namespace           string    // Namespace: empty means DefaultNamespace, or any when SessionID, ParentID, Project or Action is set
+	// Namespace: empty means DefaultNamespace, or any when SessionID, ParentID, Project or Action is set
+	Namespace           string
 	Phase               Phase     // empty: any
 	State               PlanState // empty: any
 	SessionID, ParentID ID        // at most one of SessionID, ParentID, Project and Action is set

@@ -14,10 +14,12 @@ type TransitionConflictError struct {
 
 func (e *TransitionConflictError) Error() string {
 	if !e.Child.IsZero() {
-		return fmt.Sprintf("plan %s: %s is not allowed below plan %s, which is at %s, version %d", e.Child, e.Transition, e.PlanID, e.text(), e.Version)
+		return fmt.Sprintf("plan %s: %s is not allowed below plan %s, which is at %s, version %d", e.Child, e.Transition,
+			e.PlanID, e.text(), e.Version)
 	}
 	if e.Expected != 0 {
-		return fmt.Sprintf("plan %s: %s expects version %d, but it is at %s, version %d", e.PlanID, e.Transition, e.Expected, e.text(), e.Version)
+		return fmt.Sprintf("plan %s: %s expects version %d, but it is at %s, version %d", e.PlanID, e.Transition, e.Expected,
+			e.text(), e.Version)
 	}
 	return fmt.Sprintf("plan %s: %s is not allowed at %s, version %d", e.PlanID, e.Transition, e.text(), e.Version)
 }

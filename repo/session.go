@@ -54,8 +54,8 @@ const (
 type SessionUpdate struct {
 	Actor, AutomationProfile *string         // a pointer to "" removes the name
 	Metadata                 json.RawMessage // replaces the whole object
-	// MetadataPatch is a JSON merge patch (RFC 7396) of the object: null removes a member. The rest keeps its text and place.
-	// Concurrent patches are all applied. Not together with Metadata.
+	// MetadataPatch is a JSON merge patch (RFC 7396) of the object: null removes a member. The rest keeps its text and
+	// place. Concurrent patches are all applied. Not together with Metadata.
 	MetadataPatch json.RawMessage
 	Budget        *Cost  // not below the cost so far
 	RemoveBudget  bool   // not together with Budget
@@ -79,7 +79,8 @@ type NewUsage struct {
 // SessionFilter selects the sessions of a list, and their order.
 type SessionFilter struct {
 	Namespace string // empty: DefaultNamespace
-	// Owner selects the sessions of one owner, AnyOwner those of all and of none. One is required: an empty name is not everybody.
+	// Owner selects the sessions of one owner, AnyOwner those of all and of none. One is required: an empty name is not
+	// everybody.
 	Owner    string
 	AnyOwner bool
 	Actor    string // empty: any
@@ -87,8 +88,8 @@ type SessionFilter struct {
 	CreatedFrom, CreatedBefore time.Time
 	// ByActivity: the session that was last active comes first. Not with Actor, CreatedFrom and CreatedBefore.
 	ByActivity bool
-	// IdleSince selects the sessions to which nothing was appended then or later, and which were not imported, about the idlest first.
-	// Only with Namespace and AnyOwner.
+	// IdleSince selects the sessions to which nothing was appended then or later, and which were not imported, about the
+	// idlest first. Only with Namespace and AnyOwner.
 	IdleSince time.Time
 }
 
@@ -109,9 +110,12 @@ type DeletedSession struct {
 
 // DeleteIf are conditions of a deletion. The zero value has none.
 type DeleteIf struct {
-	Version   int64     // the version that the session must have: VersionConflictError; 0: any
-	IdleSince time.Time // nothing may have been appended then or later, nor anything be in use (docs/retention.md): RefusedError; zero: whenever
-	Messages  *int64    // the MessageCount that the session must have, whatever the clock says: RefusedError; not of a plan
+	Version int64 // the version that the session must have: VersionConflictError; 0: any
+	// nothing may have been appended then or later, nor anything be in use (docs/retention.md): RefusedError; zero:
+	// whenever
+	IdleSince time.Time
+	// the MessageCount that the session must have, whatever the clock says: RefusedError; not of a plan
+	Messages *int64
 }
 
 // LegalHold keeps sessions and plans from being deleted. A plan is held with its namespace, and its session.

@@ -31,12 +31,12 @@ type StateChange struct {
 	Scope Scope
 	Key   string  // of 1 to 1,024 bytes
 	Op    StateOp // empty means StateSet
-	// Value, for StateSet, is JSON of at most 1 MiB, stored byte for byte. No object has a member name twice, arrays and objects
-	// nest at most 512 levels deep, and no string holds NUL or half of a surrogate pair.
+	// Value, for StateSet, is JSON of at most 1 MiB, stored byte for byte. No object has a member name twice, arrays and
+	// objects nest at most 512 levels deep, and no string holds NUL or half of a surrogate pair.
 	Value json.RawMessage
 	By    int64 // for StateIncrement
-	// IfVersion, if set, is the version that the key must have before the change; 0 means that it must not exist. Otherwise nothing
-	// is changed: VersionConflictError.
+	// IfVersion, if set, is the version that the key must have before the change; 0 means that it must not exist.
+	// Otherwise nothing is changed: VersionConflictError.
 	IfVersion *int64
 }
 
@@ -63,7 +63,10 @@ type ScopeState struct {
 
 // Value returns the value of a key, or nil if the scope does not have the key.
 func (s ScopeState) Value(key string) json.RawMessage {
-	i, found := slices.BinarySearchFunc(s.Values, key, func(v StateValue, key string) int { return strings.Compare(v.Key, key) })
+	i, found := slices.BinarySearchFunc(s.Values, key, func(v StateValue, key string) int {
+		return strings.Compare(v.Key,
+			key)
+	})
 	if !found {
 		return nil
 	}

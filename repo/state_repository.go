@@ -18,14 +18,14 @@ type State interface {
 	// List returns one page of the keys that begin with prefix, ordered by their bytes.
 	List(ctx context.Context, scope Scope, prefix string, page Page) (StatePage, error)
 
-	// Change makes all of the changes or none, and returns each scope at its new version, in the order of changes. Conditions are
-	// versions that scopes, changed or not, must have. No key is changed twice, and no scope has two conditions. There are at most
-	// 1,000 changes, with 64 MiB of keys and values, in at most 1,000 scopes.
+	// Change makes all of the changes or none, and returns each scope at its new version, in the order of changes.
+	// Conditions are versions that scopes, changed or not, must have. No key is changed twice, and no scope has two
+	// conditions. There are at most 1,000 changes, with 64 MiB of keys and values, in at most 1,000 scopes.
 	//
-	// Errors: VersionConflictError if a condition does not hold; RefusedError for an increment of what is not a 64-bit integer;
-	// ErrUnknownOutcome: made again without a condition, they may be made twice.
+	// Errors: VersionConflictError if a condition does not hold; RefusedError for an increment of what is not a 64-bit
+	// integer; ErrUnknownOutcome: made again without a condition, they may be made twice.
 	Change(ctx context.Context, changes []StateChange, conditions ...ScopeVersion) ([]ScopeVersion, error)
-	// Erase deletes a shared scope with all of its keys, and returns their number. An entry of the audit trail has the scope's id,
-	// not its name. It may be repeated.
+	// Erase deletes a shared scope with all of its keys, and returns their number. An entry of the audit trail has the
+	// scope's id, not its name. It may be repeated.
 	Erase(ctx context.Context, scopeName string) (keys int64, err error)
 }

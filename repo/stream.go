@@ -32,12 +32,13 @@ type Stream struct {
 	ID         ID     // tells it apart from those that had the key before
 	Session    ID     // that it is about
 	// Fence was given to who opened it last. A smaller one can no longer write.
-	Fence               int64
-	Status              StreamStatus
-	Reason              string        // why it failed
-	Next                int64         // the sequence of the next part, and so the number of parts
-	TTL                 time.Duration // of who opened it last
-	OpenedAt, ExpiresAt time.Time     // by the database's clock: when it was first opened, and when it expires if nothing is added
+	Fence  int64
+	Status StreamStatus
+	Reason string        // why it failed
+	Next   int64         // the sequence of the next part, and so the number of parts
+	TTL    time.Duration // of who opened it last
+	// by the database's clock: when it was first opened, and when it expires if nothing is added
+	OpenedAt, ExpiresAt time.Time
 }
 
 // StreamPart is a part of a stream.

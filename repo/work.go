@@ -42,7 +42,9 @@ var ErrStopped = errors.New("the worker was stopped")
 //
 // Work returns the cause of ctx's end when all of do have returned, or the first error that waiting does not mend,
 // such as InvalidError or ErrClosed.
-func Work(ctx context.Context, store Store, claim Claim, do func(ctx context.Context, claimed ClaimedPlan) error) error {
+func Work(ctx context.Context, store Store, claim Claim, do func(ctx context.Context,
+	claimed ClaimedPlan) error,
+) error {
 	switch {
 	case store == nil:
 		return invalid("store", "is nil")
@@ -111,7 +113,8 @@ func finishing(ctx context.Context, finish time.Duration) (context.Context, func
 	})
 	limited, leave := working, context.CancelFunc(func() {})
 	if deadline, has := ctx.Deadline(); has { // so that do knows of it, too
-		limited, leave = context.WithDeadlineCause(working, deadline.Add(finish), fmt.Errorf("%w: %w", ErrStopped, context.DeadlineExceeded))
+		limited, leave = context.WithDeadlineCause(working, deadline.Add(finish),
+			fmt.Errorf("%w: %w", ErrStopped, context.DeadlineExceeded))
 	}
 	return limited, func(err error) { forget(); stop(err); leave() }
 }
@@ -142,7 +145,8 @@ func (w *worker) held(ctx context.Context) ([]ClaimedPlan, error) {
 
 func (w *worker) look(ctx context.Context) (claimed []ClaimedPlan, err error) {
 	err = again(ctx, func() error {
-		page, err := w.store.Leases().List(ctx, LeaseFilter{Kind: LeaseOfPlan, Owner: w.claim.Owner, Held: true}, Page{Limit: MaxPageSize})
+		page, err := w.store.Leases().List(ctx, LeaseFilter{Kind: LeaseOfPlan, Owner: w.claim.Owner, Held: true},
+			Page{Limit: MaxPageSize})
 		if err != nil {
 			return err
 		}

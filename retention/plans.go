@@ -8,11 +8,13 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// DeleteWithPlans deletes a session, and cancels the plans that are linked to it, with those below them, as far as they are live: all in
-// one transaction. A plan's worker learns of it at its next call. cause needs a Reason, and has no Version and no Fence. In a view the
-// plans of other namespaces stay. Sessions().Delete alone leaves all plans as they are.
+// DeleteWithPlans deletes a session, and cancels the plans that are linked to it, with those below them, as far as they
+// are live: all in one transaction. A plan's worker learns of it at its next call. cause needs a Reason, and has no
+// Version and no Fence. In a view the plans of other namespaces stay. Sessions().Delete alone leaves all plans as they
+// are.
 //
-// Errors: those of Sessions().Delete, and InvalidError for a cause that a cancellation does not take. Nothing is done then.
+// Errors: those of Sessions().Delete, and InvalidError for a cause that a cancellation does not take. Nothing is done
+// then.
 func DeleteWithPlans(
 	ctx context.Context, store repo.Store, id repo.ID, cause repo.Cause, conditions ...repo.DeleteIf,
 ) (deleted repo.DeletedSession, err error) {

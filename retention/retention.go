@@ -1,5 +1,5 @@
-// Package retention removes what is older than its owner promised: idle sessions, finished plans, expired streams, and sealed
-// entries of the audit trail. It is built on the contract of package repo alone, and works with every store.
+// Package retention removes what is older than its owner promised: idle sessions, finished plans, expired streams, and
+// sealed entries of the audit trail. It is built on the contract of package repo alone, and works with every store.
 package retention
 
 import (
@@ -24,8 +24,8 @@ type Policy struct {
 	Sessions map[string]time.Duration
 	// Plans has, by namespace, how long after its end a plan without a parent is deleted, with those below it.
 	Plans map[string]time.Duration
-	// Turns is the age at which records of turns are removed: a turn that is repeated after that is added again. Zero: never. Turns and
-	// Audit are of the whole store: a view refuses them.
+	// Turns is the age at which records of turns are removed: a turn that is repeated after that is added again. Zero:
+	// never. Turns and Audit are of the whole store: a view refuses them.
 	Turns time.Duration
 	// Audit is the age at which sealed entries of the audit trail are pruned. Zero: never. On PostgreSQL only the owner of
 	// the tables can.
@@ -36,8 +36,8 @@ type Policy struct {
 	DryRun bool
 	// Progress, if set, is called with the report so far after each page and batch.
 	Progress func(Report)
-	// Wait, if set, is called before each batch: it returns when the database has time for one. Run itself pauses after each batch
-	// for as long as that took, and makes batches smaller that take more than 50 ms.
+	// Wait, if set, is called before each batch: it returns when the database has time for one. Run itself pauses after
+	// each batch for as long as that took, and makes batches smaller that take more than 50 ms.
 	Wait func(context.Context) error
 }
 
@@ -45,14 +45,16 @@ type Policy struct {
 type Report struct {
 	Sessions int64 `json:"sessions"`
 	Messages int64 `json:"messages"` // of these sessions
-	Kept     int64 `json:"kept"`     // messages of these sessions that forks have; a dry run of the whole store counts them as Messages
-	Plans    int64 `json:"plans"`    // without those below them
-	Rows     int64 `json:"rows"`     // removed of sessions that were deleted, now or earlier
-	Turns    int64 `json:"turns"`    // records of turns
-	Streams  int64 `json:"streams"`
-	Entries  int64 `json:"audit_entries"`
-	Held     int64 `json:"held"` // sessions, plans, records of turns and entries that a legal hold keeps
-	// InUse counts sessions and plans that are in use (docs/retention.md), or were used when they were to be deleted: they stay.
+	// messages of these sessions that forks have; a dry run of the whole store counts them as Messages
+	Kept    int64 `json:"kept"`
+	Plans   int64 `json:"plans"` // without those below them
+	Rows    int64 `json:"rows"`  // removed of sessions that were deleted, now or earlier
+	Turns   int64 `json:"turns"` // records of turns
+	Streams int64 `json:"streams"`
+	Entries int64 `json:"audit_entries"`
+	Held    int64 `json:"held"` // sessions, plans, records of turns and entries that a legal hold keeps
+	// InUse counts sessions and plans that are in use (docs/retention.md), or were used when they were to be deleted: they
+	// stay.
 	InUse int64 `json:"in_use"`
 }
 
@@ -73,8 +75,8 @@ type run struct {
 }
 
 // Run removes what the policy says, until nothing is left to be removed. Of several at the same time one works, and the
-// others return a LeaseConflictError. It may be ended at any time: the next run goes on. Ages are by the store's clock or this
-// machine's, whichever is behind when it begins: neither makes anything older by being wrong alone.
+// others return a LeaseConflictError. It may be ended at any time: the next run goes on. Ages are by the store's clock
+// or this machine's, whichever is behind when it begins: neither makes anything older by being wrong alone.
 //
 // Errors: InvalidError; repo.LeaseConflictError; the store's, and the context's, with the report so far.
 func Run(ctx context.Context, store repo.Store, policy Policy) (Report, error) {
@@ -82,11 +84,15 @@ func Run(ctx context.Context, store repo.Store, policy Policy) (Report, error) {
 	if err := r.check(); err != nil {
 		return Report{}, err
 	}
-	lease, err := repo.Hold(ctx, store, repo.NewLease{Key: repo.LeaseKey{Kind: "retention", Name: "run"}, Owner: repo.NewID().String()})
+	lease, err := repo.Hold(ctx, store, repo.NewLease{
+		Key:   repo.LeaseKey{Kind: "retention", Name: "run"},
+		Owner: repo.NewID().String(),
+	})
 	if err != nil {
 		return Report{}, err
 	}
-	// The store has set the times that are compared, by its own clock. What that says is taken for granted unless it is ahead.
+	// The store has set the times that are compared, by its own clock. What that says is taken for granted unless it is
+	// ahead.
 	if at := lease.Lease().AcquiredAt; at.Before(r.now) {
 		r.now = at
 	}
@@ -117,7 +123,10 @@ func (r *run) check() error {
 		case of.age < 0:
 			return &repo.InvalidError{Field: of.field, Reason: "is below 0"}
 		case of.age > 0 && !of.kept:
-			return &repo.InvalidError{Field: of.field, Reason: "is set, but the store is a view, or another that cannot remove them: run it on the whole store"}
+			return &repo.InvalidError{
+				Field:  of.field,
+				Reason: "is set, but the store is a view, or another that cannot remove them: run it on the whole store",
+			}
 		}
 	}
 	return nil
@@ -213,7 +222,10 @@ func (r *run) countSessions(ctx context.Context, sessions []repo.Session, since 
 func (r *run) deleteSessions(ctx context.Context, sessions []repo.Session, since time.Time) error {
 	all := make([]removal.Deletion, len(sessions))
 	for i, s := range sessions {
-		all[i] = removal.Deletion{ID: s.ID, If: repo.DeleteIf{Version: s.Version, IdleSince: since, Messages: &s.MessageCount}}
+		all[i] = removal.Deletion{ID: s.ID, If: repo.DeleteIf{
+			Version: s.Version, IdleSince: since,
+			Messages: &s.MessageCount,
+		}}
 	}
 	if !r.DryRun {
 		removal.Delete(ctx, r.store, all)
@@ -255,7 +267,10 @@ func (r *run) stays(err error) error {
 func (r *run) plans(ctx context.Context, namespace string, before time.Time) error {
 	for _, state := range []repo.PlanState{repo.PlanApplied, repo.PlanCancelled} {
 		filter := repo.PlanFilter{Namespace: namespace, State: state}
-		err := pages.Items(func(page repo.Page) (repo.List[repo.Plan], error) { return r.store.Plans().List(ctx, filter, page) }, func(p repo.Plan) error {
+		err := pages.Items(func(page repo.Page) (repo.List[repo.Plan], error) {
+			return r.store.Plans().List(ctx, filter,
+				page)
+		}, func(p repo.Plan) error {
 			if !p.ParentID.IsZero() || !p.UpdatedAt.Before(before) {
 				return nil
 			}
@@ -276,18 +291,25 @@ func (r *run) plans(ctx context.Context, namespace string, before time.Time) err
 
 var errDryRun = errors.New("a dry run")
 
-// deletePlan deletes a plan, in a dry run in a transaction that is rolled back: what is below it may be held, or have work.
+// deletePlan deletes a plan, in a dry run in a transaction that is rolled back: what is below it may be held, or have
+// work.
 func (r *run) deletePlan(ctx context.Context, p repo.Plan, before time.Time) error {
 	only := repo.DeleteIf{Version: p.Version, IdleSince: before}
 	if !r.DryRun {
 		return r.store.Plans().Delete(ctx, p.ID, only)
 	}
-	return r.wouldDelete(ctx, func(ctx context.Context, tx repo.Repositories) error { return tx.Plans().Delete(ctx, p.ID, only) })
+	return r.wouldDelete(ctx, func(ctx context.Context, tx repo.Repositories) error {
+		return tx.Plans().Delete(ctx, p.ID,
+			only)
+	})
 }
 
 // wouldDelete calls a deletion in a transaction that is rolled back.
 func (r *run) wouldDelete(ctx context.Context, remove func(context.Context, repo.Repositories) error) error {
-	err := r.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error { return cmp.Or(remove(ctx, tx), errDryRun) })
+	err := r.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+		return cmp.Or(remove(ctx, tx),
+			errDryRun)
+	})
 	if errors.Is(err, errDryRun) {
 		return nil
 	}
@@ -331,7 +353,8 @@ func (r *run) audit(ctx context.Context) error {
 	return err
 }
 
-// batch runs one transaction, or in a view some small ones, and pauses for as long as that took: a busy server makes it take longer, and so the pauses.
+// batch runs one transaction, or in a view some small ones, and pauses for as long as that took: a busy server makes it
+// take longer, and so the pauses.
 func (r *run) batch(ctx context.Context, do func() error) error {
 	if r.Wait != nil {
 		if err := r.Wait(ctx); err != nil {

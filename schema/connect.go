@@ -55,7 +55,8 @@ func (s source) prepare(options Options) error {
 	}
 	// Named prepared statements do not pay for statements that are run once, and some
 	// poolers do not support them.
-	if mode := s.config.DefaultQueryExecMode; mode == pgx.QueryExecModeCacheStatement || mode == pgx.QueryExecModeDescribeExec {
+	if mode := s.config.DefaultQueryExecMode; mode == pgx.QueryExecModeCacheStatement ||
+		mode == pgx.QueryExecModeDescribeExec {
 		s.config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
 	// When the context is cancelled, ask the server to end the statement and wait for

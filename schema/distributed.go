@@ -13,12 +13,13 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/pgsettings"
 )
 
-// The statements of Citus are no queries of sqlc's: it does not know the engine's catalogs and functions, which most servers do not
-// have.
+// The statements of Citus are no queries of sqlc's: it does not know the engine's catalogs and functions, which most
+// servers do not have.
 const (
 	hasCitusSQL      = `SELECT to_regclass('pg_catalog.pg_dist_schema') IS NOT NULL`
-	isDistributedSQL = `SELECT EXISTS (SELECT FROM pg_catalog.pg_dist_schema s JOIN pg_namespace n ON n.oid = s.schemaid WHERE n.nspname = current_schema())`
-	nodeSQL          = `
+	isDistributedSQL = `SELECT EXISTS (SELECT
+	    FROM pg_catalog.pg_dist_schema s JOIN pg_namespace n ON n.oid = s.schemaid WHERE n.nspname = current_schema())`
+	nodeSQL = `
 SELECT d.nodename || ':' || d.nodeport
 FROM pg_catalog.pg_dist_schema s JOIN pg_namespace n ON n.oid = s.schemaid
 JOIN pg_catalog.pg_dist_partition t ON t.colocationid = s.colocationid
@@ -26,7 +27,8 @@ JOIN pg_catalog.pg_dist_shard f ON f.logicalrelid = t.logicalrelid
 JOIN pg_catalog.pg_dist_placement p ON p.shardid = f.shardid JOIN pg_catalog.pg_dist_node d ON d.groupid = p.groupid
 WHERE n.nspname = current_schema() ORDER BY d.nodeport LIMIT 1`
 	triggersSQL = `
-SELECT format('ALTER TABLE %s DISABLE TRIGGER %I', t.tgrelid::regclass, t.tgname), format('ALTER TABLE %s ENABLE %s TRIGGER %I', t.tgrelid::regclass,
+SELECT format('ALTER TABLE %s DISABLE TRIGGER %I', t.tgrelid::regclass, t.tgname),
+    format('ALTER TABLE %s ENABLE %s TRIGGER %I', t.tgrelid::regclass,
     CASE t.tgenabled WHEN 'A' THEN 'ALWAYS' WHEN 'R' THEN 'REPLICA' ELSE '' END, t.tgname)
 FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
 WHERE c.relnamespace = current_schema()::regnamespace AND NOT t.tgisinternal AND t.tgenabled <> 'D'`
@@ -79,11 +81,12 @@ func (m *Migrator) Node(ctx context.Context) (node string, err error) {
 	return node, err
 }
 
-// Distribute gives the migrated schema to a node of Citus, whole, and returns the node. It may be called again, and must be after an
-// upgrade. No process may have a store of the schema open before: it looks when it opens one. The context is as in [Migrator.Run].
+// Distribute gives the migrated schema to a node of Citus, whole, and returns the node. It may be called again, and
+// must be after an upgrade. No process may have a store of the schema open before: it looks when it opens one. The
+// context is as in [Migrator.Run].
 //
-// Errors: those of [Migrator.Validate]; [ErrSetting] if the database has no Citus, or one that is not set up as the error says;
-// [ErrLocked]; [ErrFailed].
+// Errors: those of [Migrator.Validate]; [ErrSetting] if the database has no Citus, or one that is not set up as the
+// error says; [ErrLocked]; [ErrFailed].
 func (m *Migrator) Distribute(ctx context.Context) (node string, err error) {
 	defer func() { err = withSentinel(ctx, err) }()
 	if err := m.Validate(ctx); err != nil {
@@ -125,7 +128,8 @@ func (m *Migrator) checkWhole(ctx context.Context) error {
 		return err
 	}
 	return fmt.Errorf("schema: %w", &pgsettings.Error{
-		Name: "citus", Value: node, Reason: "a schema on a node cannot be migrated: take it back with citus_schema_undistribute, migrate, and distribute it again",
+		Name: "citus", Value: node, Reason: "a schema on a node cannot be migrated: take it back with " +
+			"citus_schema_undistribute, migrate, and distribute it again",
 	})
 }
 
@@ -137,7 +141,8 @@ func checkCitus(ctx context.Context, db *sql.DB) error {
 	}
 	if !has {
 		return fmt.Errorf("schema: %w", &pgsettings.Error{
-			Name: "citus", Value: "", Reason: "the database must have the extension, version 12 or later: CREATE EXTENSION citus",
+			Name: "citus", Value: "", Reason: "the database must have the extension, version 12 or later: CREATE " +
+				"EXTENSION citus",
 		})
 	}
 	for _, need := range citusSettings {
@@ -147,7 +152,8 @@ func checkCitus(ctx context.Context, db *sql.DB) error {
 		}
 		if value != "on" {
 			return fmt.Errorf("schema: %w", &pgsettings.Error{Name: need.name, Value: value, Reason: fmt.Sprintf(
-				"it must be on, because %s: ALTER DATABASE %s SET %s = on", need.why, pgx.Identifier{database}.Sanitize(), need.name)})
+				"it must be on, because %s: ALTER DATABASE %s SET %s = on", need.why, pgx.Identifier{database}.Sanitize(),
+				need.name)})
 		}
 	}
 	return nil
@@ -215,8 +221,8 @@ func qualify(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// Rebalance has Citus spread the schemas of the database over its nodes, and waits until it has. Stores go on meanwhile. If the context
-// ends, Citus goes on.
+// Rebalance has Citus spread the schemas of the database over its nodes, and waits until it has. Stores go on
+// meanwhile. If the context ends, Citus goes on.
 //
 // Errors: [ErrSetting] if the database has no Citus; [ErrFailed] if it does not succeed.
 func (m *Migrator) Rebalance(ctx context.Context) (err error) {

@@ -29,7 +29,8 @@ var (
 	ErrDataLoss = errors.New("refused to destroy data")
 	// ErrPooled: the connection goes through a transaction pooler, through which
 	// the migration lock does not hold.
-	ErrPooled = errors.New("the migration lock does not hold on this connection: connect directly, not through a transaction pooler")
+	ErrPooled = errors.New("the migration lock does not hold on this connection: connect directly, not through a " +
+		"transaction pooler")
 	// ErrExists: a table, type or function that is not agentstore's has the name of
 	// one that the version creates ([ExistsError]). The version was rolled back.
 	ErrExists = errors.New("a name is taken")
@@ -83,7 +84,8 @@ func (e *AheadError) Error() string {
 		return fmt.Sprintf("schema: database is newer than this binary: it has version %d, this binary knows %d "+
 			"(revert with the binary that applied it)", e.Have, e.Want)
 	}
-	return fmt.Sprintf("schema: database is newer than this binary: it has version %d, which works with libraries of version %d and later, "+
+	return fmt.Sprintf("schema: database is newer than this binary: it has version %d, which works with libraries of "+
+		"version %d and later, "+
 		"this binary knows %d (upgrade the binary)", e.Have, e.Oldest, e.Want)
 }
 
@@ -96,7 +98,8 @@ type GapError struct {
 }
 
 func (e *GapError) Error() string {
-	return fmt.Sprintf("schema: version %d is not applied but version %d is: the migrations ran in another order", e.Missing, e.Have)
+	return fmt.Sprintf("schema: version %d is not applied but version %d is: the migrations ran in another order",
+		e.Missing, e.Have)
 }
 
 // Is makes errors.Is(err, ErrGap) true.
@@ -130,7 +133,8 @@ type LockedError struct {
 }
 
 func (e *LockedError) Error() string {
-	text := fmt.Sprintf("schema: another process is migrating this database: no lock after %s", e.Waited.Round(time.Millisecond))
+	text := fmt.Sprintf("schema: another process is migrating this database: no lock after %s",
+		e.Waited.Round(time.Millisecond))
 	if e.HolderPID != 0 {
 		text += fmt.Sprintf(" (held by server process %d, application %q)", e.HolderPID, e.Holder)
 	}
@@ -149,7 +153,8 @@ type ExistsError struct {
 }
 
 func (e *ExistsError) Error() string {
-	return fmt.Sprintf("the name %q is taken: a schema of its own keeps agentstore's tables apart from others' (Options.Schema, --schema): %v", e.Name, e.Err)
+	return fmt.Sprintf("the name %q is taken: a schema of its own keeps agentstore's tables apart from others' "+
+		"(Options.Schema, --schema): %v", e.Name, e.Err)
 }
 
 // Is makes errors.Is(err, ErrExists) true.

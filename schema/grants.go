@@ -67,7 +67,8 @@ func Grants(roles Roles) (string, error) {
 		if reason := pgsettings.CheckSchemaName(roles.Schema); reason != "" {
 			return "", fmt.Errorf("%w: it %s", ErrSchemaName, reason)
 		}
-		statements = strings.Replace(statements, "BEGIN;\n", "BEGIN;\n\nSET LOCAL search_path TO "+pgx.Identifier{roles.Schema}.Sanitize()+";\n", 1)
+		statements = strings.Replace(statements, "BEGIN;\n",
+			"BEGIN;\n\nSET LOCAL search_path TO "+pgx.Identifier{roles.Schema}.Sanitize()+";\n", 1)
 	}
 	return statements, nil
 }

@@ -36,10 +36,12 @@ GRANT SELECT ON agentstore_migrations TO :"application", :"reader", :"audit";
 -- Messages are never changed. They are deleted only with their session, by a cascade,
 -- which runs as the owner of the tables.
 GRANT SELECT, INSERT, UPDATE, DELETE ON sessions TO :"application";
--- A session's sequence begins at 0, or a fork's where it was forked. Only an append advances it. A fence begins at 0, too.
+-- A session's sequence begins at 0, or a fork's where it was forked. Only an append advances it. A fence begins at 0,
+-- too.
 REVOKE INSERT, UPDATE ON session_counters FROM :"application";
 GRANT SELECT ON session_counters TO :"application";
-GRANT INSERT (session_id, next_sequence, updated_at, fenced_only), UPDATE (next_sequence, updated_at, fence, fenced_only, follows) ON session_counters TO :"application";
+GRANT INSERT (session_id, next_sequence, updated_at, fenced_only),
+UPDATE (next_sequence, updated_at, fence, fenced_only, follows) ON session_counters TO :"application";
 GRANT SELECT, INSERT ON messages TO :"application";
 -- A trigger changes and deletes it, with the owner's rights. An import gives what a deletion has left another id.
 GRANT SELECT, INSERT, UPDATE (session_id, parent_id) ON session_branches TO :"application";
@@ -56,7 +58,8 @@ GRANT SELECT, INSERT, DELETE, UPDATE (created_at) ON session_holds TO :"applicat
 GRANT SELECT, INSERT, UPDATE, DELETE ON state_scopes TO :"application";
 GRANT SELECT, INSERT, UPDATE, DELETE ON state_values TO :"application";
 GRANT SELECT, INSERT, DELETE, UPDATE (owner, fence, acquired_at, expires_at) ON leases TO :"application";
-GRANT SELECT, INSERT, DELETE, UPDATE (owner, opener, fence, status, reason, ttl, expires_at) ON streams TO :"application";
+GRANT SELECT, INSERT, DELETE, UPDATE (owner, opener, fence, status, reason, ttl,
+    expires_at) ON streams TO :"application";
 GRANT SELECT, INSERT, DELETE ON stream_parts TO :"application";
 
 -- A plan's parts are written once, with the plan, and deleted with it.
@@ -76,7 +79,8 @@ GRANT SELECT, UPDATE ON plan_ends TO :"application";
 -- recording and the salts: the database does.
 REVOKE INSERT ON audit_entries, audit_quarantine FROM :"application", :"audit";
 GRANT SELECT ON audit_entries TO :"application", :"audit";
-GRANT INSERT (id, occurred_at, type, namespace, plan_id, session_id, actor, user_name, project, details) ON audit_entries TO :"application", :"audit";
+GRANT INSERT (id, occurred_at, type, namespace, plan_id, session_id, actor, user_name, project,
+    details) ON audit_entries TO :"application", :"audit";
 GRANT SELECT ON audit_quarantine TO :"application", :"audit";
 GRANT INSERT (id, document, reason) ON audit_quarantine TO :"application", :"audit";
 -- Recording an entry looks for pruned ones here.
@@ -84,8 +88,10 @@ GRANT SELECT ON audit_leaves TO :"application";
 
 -- The rules of the tables, and what statements call. Everybody may execute functions, unless the
 -- default privileges of the owner say otherwise.
-GRANT EXECUTE ON FUNCTION sessions_valid, messages_valid, session_path, session_tail, session_since, session_needed, session_held, session_in_use, state_scopes_valid, state_values_valid, leases_valid, actions_valid,
-    plans_valid, plan_history_valid, plan_claims_valid, streams_valid, audit_entries_valid, audit_new_id, audit_session_created,
+GRANT EXECUTE ON FUNCTION sessions_valid, messages_valid, session_path, session_tail, session_since, session_needed,
+session_held, session_in_use, state_scopes_valid, state_values_valid, leases_valid, actions_valid,
+    plans_valid, plan_history_valid, plan_claims_valid, streams_valid, audit_entries_valid, audit_new_id,
+    audit_session_created,
     rows_left_out TO :"application";
 GRANT EXECUTE ON FUNCTION audit_entries_valid, rows_left_out TO :"audit";
 GRANT EXECUTE ON FUNCTION session_path, session_tail, session_since TO :"reader";
@@ -94,7 +100,8 @@ GRANT EXECUTE ON FUNCTION session_path, session_tail, session_since TO :"reader"
 GRANT SELECT, DELETE ON audit_unsealed TO :"audit";
 REVOKE INSERT ON audit_leaves, audit_checkpoints FROM :"audit";
 GRANT SELECT ON audit_leaves TO :"audit";
-GRANT INSERT (sequence, entry_id, occurred_at, recorded_at, type, namespace, plan_id, session_id, hidden, hash) ON audit_leaves TO :"audit";
+GRANT INSERT (sequence, entry_id, occurred_at, recorded_at, type, namespace, plan_id, session_id, hidden,
+    hash) ON audit_leaves TO :"audit";
 GRANT SELECT, INSERT ON audit_hashes TO :"audit";
 GRANT SELECT ON audit_checkpoints TO :"audit";
 GRANT INSERT (size, root, note) ON audit_checkpoints TO :"audit";
@@ -131,7 +138,8 @@ GRANT SELECT ON audit_hashes TO :"reader";
 GRANT SELECT ON audit_checkpoints TO :"reader";
 GRANT SELECT ON audit_holds TO :"reader";
 
--- Citus sends all columns that have a default to the node, with an INSERT that does not name them: there a role needs the whole table's.
+-- Citus sends all columns that have a default to the node, with an INSERT that does not name them: there a role needs
+-- the whole table's.
 DO $do$
 BEGIN
     IF EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') THEN

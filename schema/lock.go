@@ -54,8 +54,9 @@ SELECT set_config(name, '2s', false) FROM pg_settings WHERE name = 'client_conne
 	// locks: hence read committed. The wait for a table is bounded in any case.
 	ownSettingsSQL = `
 SELECT set_config(s.name, w.value, false)
-FROM pg_settings s JOIN (VALUES ('statement_timeout', '0'), ('transaction_timeout', '0'), ('idle_in_transaction_session_timeout', '0'),
-                         ('default_transaction_isolation', 'read committed'), ('lock_timeout', $1)) AS w (name, value) ON w.name = s.name
+FROM pg_settings s JOIN (VALUES ('statement_timeout', '0'), ('transaction_timeout', '0'),
+    ('idle_in_transaction_session_timeout', '0'), ('default_transaction_isolation', 'read committed'),
+    ('lock_timeout', $1)) AS w (name, value) ON w.name = s.name
 WHERE s.source <> 'client' OR s.name = 'lock_timeout'`
 )
 

@@ -66,7 +66,8 @@ func checkKnown(migrations []Migration, applied []appliedVersion, direction Dire
 		}
 	}
 	for _, row := range applied {
-		if row.Version < latest && !slices.ContainsFunc(migrations, func(m Migration) bool { return m.Version == row.Version }) {
+		if row.Version < latest && !slices.ContainsFunc(migrations,
+			func(m Migration) bool { return m.Version == row.Version }) {
 			return &UnknownVersionError{Version: row.Version, Applied: true}
 		}
 	}

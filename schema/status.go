@@ -42,7 +42,10 @@ func (m *Migrator) Status(ctx context.Context) (list []Status, err error) {
 		return nil, err
 	}
 	for _, row := range applied {
-		list = append(list, Status{Version: row.Version, State: StateUnknown, AppliedAt: row.AppliedAt, OldestLibrary: row.OldestLibrary})
+		list = append(list, Status{
+			Version: row.Version, State: StateUnknown, AppliedAt: row.AppliedAt,
+			OldestLibrary: row.OldestLibrary,
+		})
 	}
 	for _, m := range m.migrations {
 		i := slices.IndexFunc(list, func(s Status) bool { return s.Version == m.Version })

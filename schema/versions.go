@@ -45,12 +45,11 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Check returns nil if this library works on the database: it has the library's
-// version, or a newer one that allows the library. Otherwise it returns
-// [ErrBehind], [ErrAhead], [ErrGap], [ErrUnknownVersion], [ErrSetting] if there are
-// no tables and the first schema of search_path does not exist, or, if it cannot read,
-// [ErrUnavailable], [ErrPermission] or [ErrFailed]. It takes no lock, changes nothing, and leaves a transaction usable: no read
-// in it can fail because a table is missing.
+// Check returns nil if this library works on the database: it has the library's version, or a newer one that allows the
+// library. Otherwise it returns [ErrBehind], [ErrAhead], [ErrGap], [ErrUnknownVersion], [ErrSetting] if there are no
+// tables and the first schema of search_path does not exist, or, if it cannot read, [ErrUnavailable], [ErrPermission]
+// or [ErrFailed]. It takes no lock, changes nothing, and leaves a transaction usable: no read in it can fail because a
+// table is missing.
 func Check(ctx context.Context, querier Querier) (err error) {
 	defer func() { err = withSentinel(ctx, err) }()
 	applied, err := readVersions(func(query string) scanner { return querier.QueryRow(ctx, query) })
@@ -137,7 +136,9 @@ func (t versionTable) Delete(ctx context.Context, db database.DBTxConn, version 
 	return err
 }
 
-func (versionTable) GetMigration(ctx context.Context, db database.DBTxConn, version int64) (*database.GetMigrationResult, error) {
+func (versionTable) GetMigration(ctx context.Context, db database.DBTxConn,
+	version int64,
+) (*database.GetMigrationResult, error) {
 	result := database.GetMigrationResult{IsApplied: true}
 	err := db.QueryRowContext(ctx, getVersionSQL, version).Scan(&result.Timestamp)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -152,7 +153,9 @@ func (versionTable) GetLatestVersion(ctx context.Context, db database.DBTxConn) 
 	return version, err
 }
 
-func (versionTable) ListMigrations(ctx context.Context, db database.DBTxConn) ([]*database.ListMigrationsResult, error) {
+func (versionTable) ListMigrations(ctx context.Context, db database.DBTxConn) ([]*database.ListMigrationsResult,
+	error,
+) {
 	applied, err := readVersions(func(query string) scanner { return db.QueryRowContext(ctx, query) })
 	if err != nil {
 		return nil, err

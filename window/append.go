@@ -9,8 +9,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// AppendTurn is like repo.Sessions.AppendTurn for a turn with a Head: if nothing but summaries has followed that message since, which
-// [Compact] adds, the turn follows them.
+// AppendTurn is like repo.Sessions.AppendTurn for a turn with a Head: if nothing but summaries has followed that
+// message since, which [Compact] adds, the turn follows them.
 //
 // Errors: those of repo.Sessions.AppendTurn.
 func AppendTurn(ctx context.Context, sessions repo.Sessions, turn repo.Turn) (repo.AppendedTurn, error) {
@@ -36,7 +36,10 @@ func AppendTurn(ctx context.Context, sessions repo.Sessions, turn repo.Turn) (re
 func summarized(ctx context.Context, sessions Reader, sessionID repo.ID, head int64) (last int64, is bool, err error) {
 	last = head
 	for last < math.MaxInt64 {
-		page, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, From: last + 1, First: maxMessages, WithoutPayload: true})
+		page, err := sessions.Read(ctx, repo.ReadSessions{
+			IDs: []repo.ID{sessionID}, From: last + 1, First: maxMessages,
+			WithoutPayload: true,
+		})
 		if err != nil || page.Sessions[0] == nil || len(page.Sessions[0].Messages) == 0 {
 			return last, last != head, err
 		}

@@ -11,28 +11,29 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// A session is compacted when its prompt has more than four fifths of the budget, down to two fifths, so that it is done rarely.
+// A session is compacted when its prompt has more than four fifths of the budget, down to two fifths, so that it is
+// done rarely.
 const trigger, target = 0.8, 0.4
 
-// Compact has summarize write a summary if the prompt of a session has more than 80 % of what options.Tokens leaves beside
-// instructions and pins: of what comes after the last summary, with that one first, except for the newest messages, which have
-// 40 % at most. What summarize is given can be a prompt itself. The summary is a
-// message of its own (repo.KindSummary), and what it covers stays as it is. Compact returns whether it has added one. If
-// there is more than fits into options.Tokens, it adds one after the other.
+// Compact has summarize write a summary if the prompt of a session has more than 80 % of what options.Tokens leaves
+// beside instructions and pins: of what comes after the last summary, with that one first, except for the newest
+// messages, which have 40 % at most. What summarize is given can be a prompt itself. The summary is a message of its
+// own (repo.KindSummary), and what it covers stays as it is. Compact returns whether it has added one. If there is more
+// than fits into options.Tokens, it adds one after the other.
 //
 // The user's last message stays with all that came since, however much that is: a long run of calls is compacted when
 // the user has spoken again. So does a call that has no result yet, with what follows it, as long as it is among what
 // fits into the prompt.
 //
-// One caller at a time does that for a session, in whatever process: the others return false at once. It holds a lease of
-// the kind "compact". Appends wait for nothing, but a turn with a Head has to be appended with [AppendTurn]. If the
-// caller's process dies, the next call begins again where the last summary ends. If the session is rewound meanwhile, and a summary
-// would cover messages that are left behind, or what is the user's last message then, none is added. One that is rewound later to before
-// the summary does without it.
+// One caller at a time does that for a session, in whatever process: the others return false at once. It holds a lease
+// of the kind "compact". Appends wait for nothing, but a turn with a Head has to be appended with [AppendTurn]. If the
+// caller's process dies, the next call begins again where the last summary ends. If the session is rewound meanwhile,
+// and a summary would cover messages that are left behind, or what is the user's last message then, none is added. One
+// that is rewound later to before the summary does without it.
 //
-// Errors: those of Read and repo.Hold, also if no summary can help; what summarize returns; the cause of the end of the lease;
-// LimitExceededError if the summary has more than 40 %, and InvalidError if it is empty or no text. After these two the lease
-// is kept for an hour, so that not every turn pays for such a summary; release it to try again.
+// Errors: those of Read and repo.Hold, also if no summary can help; what summarize returns; the cause of the end of the
+// lease; LimitExceededError if the summary has more than 40 %, and InvalidError if it is empty or no text. After these
+// two the lease is kept for an hour, so that not every turn pays for such a summary; release it to try again.
 func Compact(ctx context.Context, store repo.Store, sessionID repo.ID, options Options,
 	summarize func(ctx context.Context, messages []repo.Message) (summary string, err error),
 ) (added bool, err error) {
@@ -67,7 +68,8 @@ func Compact(ctx context.Context, store repo.Store, sessionID repo.ID, options O
 	return added, err
 }
 
-// due reports whether the prompt is above the trigger, perhaps with the error that it does not fit. It returns the pins that fit.
+// due reports whether the prompt is above the trigger, perhaps with the error that it does not fit. It returns the pins
+// that fit.
 func (o Options) due(ctx context.Context, sessions Reader, sessionID repo.ID) (pins []repo.ID, due bool, err error) {
 	w, err := Read(ctx, sessions, sessionID, o)
 	if full, is := errors.AsType[*repo.LimitExceededError](err); is && (full.Kind == tooLarge || full.Kind == tooMany) {
@@ -88,8 +90,8 @@ func (o Options) fixed(messages []repo.Message) (tokens int64) {
 	return tokens
 }
 
-// compact adds one summary, of the oldest messages that none covers. It reports whether it has, and whether it has one that
-// is useless.
+// compact adds one summary, of the oldest messages that none covers. It reports whether it has, and whether it has one
+// that is useless.
 func (o Options) compact(ctx context.Context, sessions repo.Sessions, sessionID repo.ID,
 	summarize func(context.Context, []repo.Message) (string, error),
 ) (more, useless bool, err error) {
@@ -152,7 +154,10 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 	p.asked = o.asked(h)
 	fits := h.fits()
 	if h.cut {
-		snapshot, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, From: covered + 1, First: maxMessages})
+		snapshot, err := sessions.Read(ctx, repo.ReadSessions{
+			IDs: []repo.ID{sessionID}, From: covered + 1,
+			First: maxMessages,
+		})
 		if err != nil || snapshot.Sessions[0] == nil {
 			return p, err
 		}
@@ -178,7 +183,8 @@ func (o Options) oldest(ctx context.Context, sessions repo.Sessions, sessionID r
 	return p, nil
 }
 
-// endOf returns how many of the groups come before what stays, and fit into the room. full: others follow, which were not read.
+// endOf returns how many of the groups come before what stays, and fit into the room. full: others follow, which were
+// not read.
 func (o Options) endOf(groups []group, full bool, room int64, stays func(group) bool) int {
 	end, spoke := len(groups), int64(math.MaxInt64)
 	if !full {
@@ -259,9 +265,11 @@ func (o Options) tail(groups []group) int {
 	return begin
 }
 
-// add appends the summary, unless what it covers, or the summary before it, is not in the transcript any more, or it covers what is the
-// user's last message now. It was paid for, so that this is tried three times.
-func (o Options) add(ctx context.Context, sessions repo.Sessions, sessionID repo.ID, p part, summary repo.NewMessage) (bool, error) {
+// add appends the summary, unless what it covers, or the summary before it, is not in the transcript any more, or it
+// covers what is the user's last message now. It was paid for, so that this is tried three times.
+func (o Options) add(ctx context.Context, sessions repo.Sessions, sessionID repo.ID, p part,
+	summary repo.NewMessage,
+) (bool, error) {
 	for try := 1; ; {
 		last, err := sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{sessionID}, Last: 1})
 		if err != nil || last.Sessions[0] == nil || len(last.Sessions[0].Messages) == 0 {
@@ -280,9 +288,13 @@ func (o Options) add(ctx context.Context, sessions repo.Sessions, sessionID repo
 			}
 		}
 		head := last.Sessions[0].Messages[0].Sequence
-		appended, err := sessions.AppendTurn(ctx, repo.Turn{SessionID: sessionID, Messages: []repo.NewMessage{summary}, Head: &head})
+		appended, err := sessions.AppendTurn(ctx, repo.Turn{
+			SessionID: sessionID, Messages: []repo.NewMessage{summary},
+			Head: &head,
+		})
 		_, moved := errors.AsType[*repo.SequenceConflictError](err)
-		again := errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrContention)
+		again := errors.Is(err, repo.ErrUnknownOutcome) || errors.Is(err, repo.ErrUnavailable) ||
+			errors.Is(err, repo.ErrContention)
 		if err == nil && o.estimate(appended.Messages[0]) > p.most { // as the store has counted: no prompt may fit beside it
 			back := repo.Turn{SessionID: sessionID, After: &head, Head: &appended.Messages[0].Sequence}
 			if _, failed := sessions.AppendTurn(ctx, back); failed == nil {

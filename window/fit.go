@@ -18,8 +18,8 @@ type history struct {
 	cut bool
 	// question is the user's last message, if it is one of those.
 	question *repo.Message
-	// found are the newest messages, and those that the store knows to stay. late are new results of calls that are far behind, with
-	// these, and pins has what belongs to each pin.
+	// found are the newest messages, and those that the store knows to stay. late are new results of calls that are far
+	// behind, with these, and pins has what belongs to each pin.
 	found, late []repo.Message
 	pins        [][]repo.Message
 }
@@ -53,11 +53,12 @@ func (h history) covered() int64 {
 	return to
 }
 
-// first returns the first messages that are there because they fit, if they may belong to a step that begins with others, which
-// were not read.
+// first returns the first messages that are there because they fit, if they may belong to a step that begins with
+// others, which were not read.
 func (h history) first() []repo.Message {
 	at := slices.IndexFunc(h.messages, func(m repo.Message) bool { return !h.stays(m) })
-	if !h.cut || at < 0 || at > 0 && h.messages[at-1].Sequence == h.messages[at].Follows && h.messages[at-1].Kind != repo.KindSummary {
+	if !h.cut || at < 0 || at > 0 && h.messages[at-1].Sequence == h.messages[at].Follows &&
+		h.messages[at-1].Kind != repo.KindSummary {
 		return nil
 	}
 	for i, m := range h.messages[at:] {
@@ -101,7 +102,8 @@ func (o Options) fit(h history) (w Window, err error) {
 		w.From = others[0].begin()
 	}
 	if h.question != nil {
-		at, _ := slices.BinarySearchFunc(groups, h.question.Sequence, func(g group, sequence int64) int { return cmp.Compare(g.begin(), sequence) })
+		at, _ := slices.BinarySearchFunc(groups, h.question.Sequence,
+			func(g group, sequence int64) int { return cmp.Compare(g.begin(), sequence) })
 		groups = slices.Insert(groups, at, group{messages: []repo.Message{*h.question}})
 	}
 	groups = slices.DeleteFunc(groups, func(g group) bool {
@@ -164,8 +166,9 @@ func withSummary(groups []group, h history) (messages []repo.Message) {
 	return messages
 }
 
-// spoke returns the sequence of the last message that is no result: the groups that end there or later have what is new. It
-// also returns the last group that has begun. Those that end later have results which came late. None: there are only instructions.
+// spoke returns the sequence of the last message that is no result: the groups that end there or later have what is
+// new. It also returns the last group that has begun. Those that end later have results which came late. None: there
+// are only instructions.
 func (o Options) spoke(groups []group) (spoke int64, last int) {
 	spoke, last = none, none
 	for i, g := range groups {
@@ -182,9 +185,11 @@ func (o Options) spoke(groups []group) (spoke int64, last int) {
 	return spoke, last
 }
 
-// choose returns where those begin that go into the prompt, and the sequence of the user's last message, without which nobody could
-// answer it: many calls and their results may follow it.
-func (o Options) choose(others []group, h history, pinned, tokens int64, messages int) (begin int, question int64, err error) {
+// choose returns where those begin that go into the prompt, and the sequence of the user's last message, without which
+// nobody could answer it: many calls and their results may follow it.
+func (o Options) choose(others []group, h history, pinned, tokens int64,
+	messages int,
+) (begin int, question int64, err error) {
 	begin, err = o.last(others, tokens, messages)
 	switch {
 	case err != nil || begin == 0 && !h.cut:
@@ -245,8 +250,8 @@ func (o Options) open(groups []group) (last int) {
 	return last
 }
 
-// whole leaves out what a provider refuses: see isLoose, and calls without a result, but of the group open. Results whose calls are
-// missing because others were cut off are not reported.
+// whole leaves out what a provider refuses: see isLoose, and calls without a result, but of the group open. Results
+// whose calls are missing because others were cut off are not reported.
 func (o Options) whole(groups []group, open int, cut bool) (kept []group, dropped []repo.Message) {
 	for i, g := range groups {
 		switch {
@@ -267,9 +272,10 @@ func (o Options) whole(groups []group, open int, cut bool) (kept []group, droppe
 	return kept, dropped
 }
 
-// stable moves the begin of what is left of a history forwards to a place where it stays while messages are added: to the
-// sequence that is divisible by the largest power of two, in the first half of what fits. It then begins with the user's message
-// before that place, or with the one behind it, if there is one in the next quarter: some providers refuse others.
+// stable moves the begin of what is left of a history forwards to a place where it stays while messages are added: to
+// the sequence that is divisible by the largest power of two, in the first half of what fits. It then begins with the
+// user's message before that place, or with the one behind it, if there is one in the next quarter: some providers
+// refuse others.
 func (o Options) stable(groups []group, begin int) int {
 	if begin >= len(groups) {
 		return begin

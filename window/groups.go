@@ -11,8 +11,8 @@ import (
 type group struct {
 	messages []repo.Message
 	stays    bool
-	// of has, by the sequences of messages with calls or results, which of them belong together: a message with calls has its
-	// own sequence, or that of another one if a result is of both.
+	// of has, by the sequences of messages with calls or results, which of them belong together: a message with calls has
+	// its own sequence, or that of another one if a result is of both.
 	of map[int64]int64
 	// without has how many results are missing of those calls that lack some.
 	without map[int64]int
@@ -64,11 +64,12 @@ func isReasoning(m repo.Message) bool {
 	return m.Role == repo.RoleAssistant && m.Kind == repo.KindReasoning
 }
 
-// isLoose reports whether a group has results of no call, or more of those that have theirs, or reasoning that nothing follows. An
-// erased result names no call.
+// isLoose reports whether a group has results of no call, or more of those that have theirs, or reasoning that nothing
+// follows. An erased result names no call.
 func (o Options) isLoose(g group) bool {
 	first := g.messages[0]
-	return first.Role == repo.RoleTool || len(o.results(first)) > 0 || !slices.ContainsFunc(g.messages, func(m repo.Message) bool { return !isReasoning(m) })
+	return first.Role == repo.RoleTool || len(o.results(first)) > 0 ||
+		!slices.ContainsFunc(g.messages, func(m repo.Message) bool { return !isReasoning(m) })
 }
 
 // continues reports whether a message that directly follows another one belongs to what the assistant did in that.
@@ -83,9 +84,9 @@ func (o Options) continues(g group, before, m repo.Message) bool {
 }
 
 // groups joins calls and their results, and the messages of a step. Messages with calls of which each follows the one
-// before made them together. The result of a call is the first one with its id, before another call has the same. It follows the
-// calls of its group, also if it was stored after other messages; results are in the order in which they were stored. Summaries,
-// which come at any time, are in no group.
+// before made them together. The result of a call is the first one with its id, before another call has the same. It
+// follows the calls of its group, also if it was stored after other messages; results are in the order in which they
+// were stored. Summaries, which come at any time, are in no group.
 func (o Options) groups(messages []repo.Message) []group {
 	var groups []group
 	open := openCalls{}
@@ -109,7 +110,8 @@ func (o Options) groups(messages []repo.Message) []group {
 			}
 		}
 		isOpen := func(id string) bool { return open.has(id, at) }
-		if at == none || direct != before.Sequence || !o.continues(groups[at], before, m) || slices.ContainsFunc(calls, isOpen) {
+		if at == none || direct != before.Sequence || !o.continues(groups[at], before, m) ||
+			slices.ContainsFunc(calls, isOpen) {
 			at = len(groups)
 			groups = append(groups, group{})
 		}
@@ -191,8 +193,8 @@ func (g group) answer(call, result int64) {
 // isUnderWay reports whether a call has no result.
 func (g group) isUnderWay() bool { return len(g.without) > 0 }
 
-// answered returns the group without the messages of whose calls one has no result, and those with the results that they
-// have.
+// answered returns the group without the messages of whose calls one has no result, and those with the results that
+// they have.
 func (o Options) answered(g group) (kept group, dropped []repo.Message) {
 	kept.of = g.of
 	for _, m := range g.messages {

@@ -19,8 +19,8 @@ type path struct {
 // firstPage is how many messages are read at first, where few are likely to be needed.
 const firstPage = 32
 
-// pinned returns a message with those of its group. Nil: it is not in the transcript. The session may have it, or some of these,
-// on other branches, and other calls with the same id: the nearest ones belong together.
+// pinned returns a message with those of its group. Nil: it is not in the transcript. The session may have it, or some
+// of these, on other branches, and other calls with the same id: the nearest ones belong together.
 func (p *path) pinned(ctx context.Context, id repo.ID) ([]repo.Message, error) {
 	m, err := p.sessions.Message(ctx, p.sessionID, id)
 	if err != nil {
@@ -46,8 +46,8 @@ func (p *path) pinned(ctx context.Context, id repo.ID) ([]repo.Message, error) {
 	}
 }
 
-// begin returns the sequence with which the group of a message begins, and that of the message, or of the call if it is a result.
-// None: the transcript does not have the message.
+// begin returns the sequence with which the group of a message begins, and that of the message, or of the call if it is
+// a result. None: the transcript does not have the message.
 func (p *path) begin(ctx context.Context, m repo.Message) (begin, at int64, err error) {
 	results := slices.Sorted(slices.Values(p.results(m))) // there may be many
 	makes := func(c repo.Message) bool {
@@ -84,8 +84,8 @@ func (p *path) begin(ctx context.Context, m repo.Message) (begin, at int64, err 
 	return begin, at, nil
 }
 
-// back yields the messages of the transcript from one with a sequence on backwards, 1,000 at most. It yields none if there is
-// no such one.
+// back yields the messages of the transcript from one with a sequence on backwards, 1,000 at most. It yields none if
+// there is no such one.
 func (p *path) back(ctx context.Context, from int64) iter.Seq2[repo.Message, error] {
 	return func(yield func(repo.Message, error) bool) {
 		left := maxMessages
@@ -111,7 +111,10 @@ func (p *path) back(ctx context.Context, from int64) iter.Seq2[repo.Message, err
 // between returns the messages of the transcript from a sequence to another one.
 func (p *path) between(ctx context.Context, from, to int64) (messages []repo.Message, err error) {
 	for from <= to {
-		page, err := p.sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{p.sessionID}, From: from, First: int(min(to-from+1, maxMessages))})
+		page, err := p.sessions.Read(ctx, repo.ReadSessions{
+			IDs: []repo.ID{p.sessionID}, From: from,
+			First: int(min(to-from+1, maxMessages)),
+		})
 		if err != nil || page.Sessions[0] == nil {
 			return nil, err
 		}

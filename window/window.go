@@ -24,11 +24,11 @@ type Options struct {
 	// [Estimate].
 	Estimate func(repo.Message) int64
 	// Calls returns the ids of the calls that a message of the assistant makes, or whose results another one has; of these
-	// nothing stands for the CallID. Without results for all of them the message is left out. A pin, or a result that comes late,
-	// finds a call that is one of the 1,000 messages before the result. Nil: the CallID.
+	// nothing stands for the CallID. Without results for all of them the message is left out. A pin, or a result that
+	// comes late, finds a call that is one of the 1,000 messages before the result. Nil: the CallID.
 	Calls func(repo.Message) []string
-	// Head is the sequence of the message with which the prompt ends, on whatever branch; not for Compact. Read then reads the whole
-	// session. Nil: the last one of the transcript.
+	// Head is the sequence of the message with which the prompt ends, on whatever branch; not for Compact. Read then reads
+	// the whole session. Nil: the last one of the transcript.
 	Head *int64
 }
 
@@ -49,12 +49,12 @@ type Window struct {
 	// it, which no summary covers, were left out.
 	From int64
 	Cut  bool
-	// Dropped are the messages, from From on if Cut, that were left out: calls without a result that other messages follow, results
-	// without a call, and those after the first one of a call, reasoning that nothing follows, and summaries that do not say what they
-	// cover.
+	// Dropped are the messages, from From on if Cut, that were left out: calls without a result that other messages
+	// follow, results without a call, and those after the first one of a call, reasoning that nothing follows, and
+	// summaries that do not say what they cover.
 	Dropped []repo.Message
-	// Unpinned are the pins that are not there: the transcript does not have them, or they do not fit beside what has to be, and
-	// the pins before them.
+	// Unpinned are the pins that are not there: the transcript does not have them, or they do not fit beside what has to
+	// be, and the pins before them.
 	Unpinned []repo.ID
 }
 
@@ -65,12 +65,12 @@ type Reader interface {
 }
 
 // Read returns what goes into the next prompt of a session. It reads what it returns, and little more, however long the
-// session is, in one round trip unless there are pins, the user's last message is far behind, a prompt that is cut begins with
-// the assistant, or options.Estimate finds less than half of what the function Estimate does.
+// session is, in one round trip unless there are pins, the user's last message is far behind, a prompt that is cut
+// begins with the assistant, or options.Estimate finds less than half of what the function Estimate does.
 //
-// Errors: InvalidError for the options; LimitExceededError if the instructions have more than options.Tokens, of which docs/history.md
-// has the way out, or leave no room for the user's last message, if that is one of the last 1,000, and for the newest one,
-// with what belongs to it; NotFoundError if there is no such session.
+// Errors: InvalidError for the options; LimitExceededError if the instructions have more than options.Tokens, of which
+// docs/history.md has the way out, or leave no room for the user's last message, if that is one of the last 1,000, and
+// for the newest one, with what belongs to it; NotFoundError if there is no such session.
 func Read(ctx context.Context, sessions Reader, sessionID repo.ID, options Options) (Window, error) {
 	if err := options.check(); err != nil {
 		return Window{}, err
@@ -108,8 +108,8 @@ func Read(ctx context.Context, sessions Reader, sessionID repo.ID, options Optio
 	return w, err
 }
 
-// window chooses what goes into the prompt. If that begins with what the assistant did, and the step of this began before what was
-// read, the begin is read, too.
+// window chooses what goes into the prompt. If that begins with what the assistant did, and the step of this began
+// before what was read, the begin is read, too.
 func (p *path) window(ctx context.Context, h history) (Window, error) {
 	w, err := p.fit(h)
 	first := h.first()
@@ -245,12 +245,15 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 
 // ascending sorts messages, and leaves out those that are there twice.
 func ascending(messages []repo.Message) []repo.Message {
-	sorted := slices.SortedStableFunc(slices.Values(messages), func(a, b repo.Message) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	sorted := slices.SortedStableFunc(slices.Values(messages), func(a, b repo.Message) int {
+		return cmp.Compare(a.Sequence,
+			b.Sequence)
+	})
 	return slices.CompactFunc(sorted, func(a, b repo.Message) bool { return a.Sequence == b.Sequence })
 }
 
-// late returns the results that came since the assistant has last done anything, of calls that are not among the messages that
-// no summary covers, the newest first, 16 at most, and how many of them nothing else follows.
+// late returns the results that came since the assistant has last done anything, of calls that are not among the
+// messages that no summary covers, the newest first, 16 at most, and how many of them nothing else follows.
 func (o Options) late(messages []repo.Message, covered int64) (late []repo.Message, newest int) {
 	isOld := func(m repo.Message) bool { return isInstruction(m) || m.Sequence <= covered }
 	groups := o.groups(slices.DeleteFunc(slices.Clone(messages), isOld))
@@ -271,9 +274,13 @@ func (o Options) asks(m repo.Message) bool {
 	return m.Role == repo.RoleUser && m.Kind != repo.KindSummary && len(o.results(m)) == 0
 }
 
-// question finds the user's last message before the last one of what was read, if it is one of the last 1,000 messages, and not covered.
+// question finds the user's last message before the last one of what was read, if it is one of the last 1,000 messages,
+// and not covered.
 func (p *path) question(ctx context.Context, covered int64, read []repo.Message) (*repo.Message, error) {
-	last, err := p.sessions.Read(ctx, repo.ReadSessions{IDs: []repo.ID{p.sessionID}, Last: maxMessages, WithoutContent: true, WithoutPayload: true})
+	last, err := p.sessions.Read(ctx, repo.ReadSessions{
+		IDs: []repo.ID{p.sessionID}, Last: maxMessages,
+		WithoutContent: true, WithoutPayload: true,
+	})
 	if err != nil || last.Sessions[0] == nil {
 		return nil, err
 	}

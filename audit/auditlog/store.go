@@ -58,7 +58,8 @@ type Log interface {
 	// runs at a time: the call of another returns ErrContention at once. hashes
 	// reads stored hashes by their index. If there is nothing to seal, fn is not
 	// called.
-	Seal(ctx context.Context, limit int, fn func(unsealed Unsealed, hashes HashReader) (Seal, error)) (sealed int, err error)
+	Seal(ctx context.Context, limit int, fn func(unsealed Unsealed, hashes HashReader) (Seal, error)) (sealed int,
+		err error)
 	// Leaves returns up to limit leaves, starting at sequence from, with the
 	// current state of their entries.
 	Leaves(ctx context.Context, from int64, limit int) ([]Leaf, error)

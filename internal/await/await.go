@@ -69,7 +69,8 @@ func End(t testing.TB) time.Time {
 	return end
 }
 
-// deadlineOf returns the test's deadline. In a bubble of testing/synctest, which has a time of its own, to ask for it panics.
+// deadlineOf returns the test's deadline. In a bubble of testing/synctest, which has a time of its own, to ask for it
+// panics.
 func deadlineOf(t testing.TB) (deadline time.Time, ok bool) {
 	if test, is := t.(interface{ Deadline() (time.Time, bool) }); is {
 		defer func() { _ = recover() }()

@@ -12,8 +12,8 @@ import (
 // A cursor begins with 8 bytes of the filter's hash. The place follows, as JSON.
 const header = 8
 
-// maxText bounds cursors. The longest place is a hold: its namespace and its owner have 1,279 bytes, each of which JSON may
-// escape with six.
+// maxText bounds cursors. The longest place is a hold: its namespace and its owner have 1,279 bytes, each of which JSON
+// may escape with six.
 const maxText = 16 << 10
 
 var (

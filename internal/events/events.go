@@ -57,7 +57,10 @@ func Register(t string) error {
 		return &repo.InvalidError{Field: "type", Reason: "does not have 1 to 63 characters"}
 	}
 	if !letters.MatchString(t) {
-		return &repo.InvalidError{Field: "type", Reason: "is not lower case letters, digits and underscores that begin with a letter"}
+		return &repo.InvalidError{
+			Field:  "type",
+			Reason: "is not lower case letters, digits and underscores that begin with a letter",
+		}
 	}
 	registered.Store(t, nil)
 	return nil

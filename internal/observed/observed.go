@@ -87,7 +87,8 @@ func (o observer) use(ctx context.Context, use repo.UseAction) repo.UseAction {
 		return use
 	}
 	// What cannot be stored must not keep the plan from being made.
-	if trace := tracer.Trace(ctx); len(trace) <= limits.MaxTraceBytes && utf8.ValidString(trace) && strings.IndexByte(trace, 0) < 0 {
+	if trace := tracer.Trace(ctx); len(trace) <= limits.MaxTraceBytes && utf8.ValidString(trace) &&
+		strings.IndexByte(trace, 0) < 0 {
 		use.Trace = trace
 	}
 	return use
@@ -131,7 +132,9 @@ func do1[R any](ctx context.Context, c call, operation func(context.Context) (R,
 }
 
 // do2 makes one with two.
-func do2[Q, R any](ctx context.Context, c call, operation func(context.Context) (Q, R, error)) (first Q, second R, err error) {
+func do2[Q, R any](ctx context.Context, c call, operation func(context.Context) (Q, R, error)) (first Q, second R,
+	err error,
+) {
 	err = do0(ctx, c, func(ctx context.Context) (err error) {
 		first, second, err = operation(ctx)
 		return err

@@ -17,7 +17,8 @@ const anyPooler = pgx.QueryExecModeSimpleProtocol
 const askSQL = `
 SELECT coalesce(current_setting('server_version', true), ''), current_setting('server_version_num')::int,
        coalesce(current_setting('bytea_output', true), ''), coalesce(current_setting('array_nulls', true), ''),
-       coalesce(current_setting('transform_null_equals', true), ''), coalesce(current_setting('session_replication_role', true), ''),
+       coalesce(current_setting('transform_null_equals', true), ''),
+           coalesce(current_setting('session_replication_role', true), ''),
        coalesce(current_setting('extra_float_digits', true), '')`
 
 // Ask checks the settings that the server has reported, and queries the others in one
@@ -37,7 +38,8 @@ func Ask(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("read the session's settings: %w", err)
 	}
 	if number/10000 < oldestServer {
-		return &Error{Name: "server_version", Value: version, Reason: fmt.Sprintf("PostgreSQL %d or later is needed", oldestServer)}
+		return &Error{Name: "server_version", Value: version, Reason: fmt.Sprintf("PostgreSQL %d or later is needed",
+			oldestServer)}
 	}
 	at := modeOf(conn)
 	for i, need := range asked {

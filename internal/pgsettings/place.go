@@ -23,12 +23,13 @@ type Place struct {
 // PlaceSQL is the query whose row [ReadPlace] scans. It is no query of sqlc's, because
 // it is also sent through database/sql, before the tables exist.
 const PlaceSQL = `
-SELECT current_setting('default_transaction_read_only') = 'on', current_setting('search_path'), coalesce(current_schema(), ''),
+SELECT current_setting('default_transaction_read_only') = 'on', current_setting('search_path'),
+    coalesce(current_schema(), ''),
        current_user, coalesce((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                                WHERE c.oid = to_regclass('agentstore_migrations')), '')`
 
-// CheckPlace scans the row of [PlaceSQL], and checks it as Check does, or as CheckSchema does for a schema that was asked
-// for.
+// CheckPlace scans the row of [PlaceSQL], and checks it as Check does, or as CheckSchema does for a schema that was
+// asked for.
 func CheckPlace(row interface{ Scan(into ...any) error }, schema string) error {
 	place, err := ReadPlace(row)
 	switch {
@@ -56,7 +57,8 @@ func (p Place) Check() error {
 	case p.current == "":
 		return p.refuse("none of its schemas exists and may be used")
 	case first != p.current:
-		return p.refuse("its first schema, %q, does not exist or may not be used, and tables would be created in %q", first, p.current)
+		return p.refuse("its first schema, %q, does not exist or may not be used, and tables would be created in %q", first,
+			p.current)
 	case p.versions != "" && p.versions != p.current:
 		return p.refuse("agentstore's tables are in %q, and new ones would be created in %q", p.versions, p.current)
 	}
@@ -69,9 +71,11 @@ func (p Place) Check() error {
 func (p Place) CheckSchema(name string) error {
 	switch first := p.First(); {
 	case first != name:
-		return p.refuse("it must begin with %q, the schema that was asked for: a pooler did not pass that on, or another role or hook changed it", name)
+		return p.refuse("it must begin with %q, the schema that was asked for: a pooler did not pass that on, or another "+
+			"role or hook changed it", name)
 	case p.versions != "" && p.versions != name:
-		return p.refuse("it must lead to the schema %q alone, which was asked for, and leads to tables in %q", name, p.versions)
+		return p.refuse("it must lead to the schema %q alone, which was asked for, and leads to tables in %q", name,
+			p.versions)
 	}
 	return nil
 }

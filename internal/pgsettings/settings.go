@@ -78,7 +78,10 @@ func is(want string) func(string) bool { return func(value string) bool { return
 // reported are the settings that the server reports to the driver whenever they change,
 // so that a check needs no query.
 var reported = []need{
-	{"server_encoding", always, is("UTF8"), "the database must be made with the encoding UTF8: others cannot hold every text"},
+	{
+		"server_encoding", always, is("UTF8"),
+		"the database must be made with the encoding UTF8: others cannot hold every text",
+	},
 	{"client_encoding", always, is("UTF8"), "it must be UTF8: the server would take texts for others"},
 	{"standard_conforming_strings", always, is("on"), "it must be on: a backslash would change what a statement says"},
 	{
@@ -89,14 +92,27 @@ var reported = []need{
 
 // asked are the settings that need a query.
 var asked = []need{
-	{"bytea_output", inText, is("hex"), "it must be hex where results travel as text (default_query_exec_mode exec and simple_protocol)"},
-	{"array_nulls", inText, is("on"), "it must be on where arguments travel as text (default_query_exec_mode exec and simple_protocol): " +
-		"a missing value would be stored as the word NULL"},
-	{"transform_null_equals", inSimple, is("off"), "it must be off where arguments are part of the statement (default_query_exec_mode simple_protocol)"},
-	{"session_replication_role", always, func(value string) bool { return value != "replica" }, "foreign keys and cascades do not work under it"},
+	{
+		"bytea_output", inText, is("hex"),
+		"it must be hex where results travel as text (default_query_exec_mode exec and simple_protocol)",
+	},
+	{
+		"array_nulls", inText, is("on"),
+		"it must be on where arguments travel as text (default_query_exec_mode exec and simple_protocol): " +
+			"a missing value would be stored as the word NULL",
+	},
+	{
+		"transform_null_equals", inSimple, is("off"),
+		"it must be off where arguments are part of the statement (default_query_exec_mode simple_protocol)",
+	},
+	{
+		"session_replication_role", always, func(value string) bool { return value != "replica" },
+		"foreign keys and cascades do not work under it",
+	},
 	{
 		"extra_float_digits", inText, func(value string) bool { return value >= "1" },
-		"it must be 1 or more where results travel as text (default_query_exec_mode exec and simple_protocol): bounds of arguments would be rounded",
+		"it must be 1 or more where results travel as text (default_query_exec_mode exec and simple_protocol): bounds of " +
+			"arguments would be rounded",
 	},
 }
 

@@ -27,7 +27,8 @@ func Check(databaseURL string) error {
 	}
 	config, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
-		return errors.New("is malformed: expected postgres://user:password@host:port/database, with special characters percent-encoded")
+		return errors.New("is malformed: expected postgres://user:password@host:port/database, with special characters " +
+			"percent-encoded")
 	}
 	if isURL && hasStrayCredentials(databaseURL, config) {
 		return errors.New("has an @, / or # in the user or password that is not percent-encoded")

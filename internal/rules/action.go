@@ -19,7 +19,8 @@ import (
 // they are stored.
 func NormalizeAction(view string, a repo.NewAction) (repo.ActionName, repo.ActionDefinition, error) {
 	parsed, err := repo.ParseActionName(actionInView(view, a.Name))
-	err = cmp.Or(err, invalidIf(!IsInView(view, parsed.Namespace), "action", "has a namespace that is not that of the store"))
+	err = cmp.Or(err, invalidIf(!IsInView(view, parsed.Namespace), "action",
+		"has a namespace that is not that of the store"))
 	if err = cmp.Or(err, checkNames(name{"created_by", a.CreatedBy})); err != nil {
 		return repo.ActionName{}, repo.ActionDefinition{}, err
 	}
@@ -29,7 +30,9 @@ func NormalizeAction(view string, a repo.NewAction) (repo.ActionName, repo.Actio
 
 // NormalizeActionUpdate checks the update of an action and returns its name and
 // the definition as they are stored.
-func NormalizeActionUpdate(view, action string, version int64, d repo.ActionDefinition) (repo.ActionName, repo.ActionDefinition, error) {
+func NormalizeActionUpdate(view, action string, version int64,
+	d repo.ActionDefinition,
+) (repo.ActionName, repo.ActionDefinition, error) {
 	parsed, err := ParseAction(view, action)
 	if err = cmp.Or(err, CheckSequence("version", version)); err != nil {
 		return repo.ActionName{}, d, err

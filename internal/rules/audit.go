@@ -84,7 +84,8 @@ func NormalizeEntries(view string, entries []repo.AuditEntry) ([]repo.AuditEntry
 	return normal, nil
 }
 
-// HiddenField is a field of an entry that can be erased: the line that begins its digest, and its value, before and after that.
+// HiddenField is a field of an entry that can be erased: the line that begins its digest, and its value, before and
+// after that.
 type HiddenField struct{ Line, Value, Erased string }
 
 // HiddenFields are those of an entry, in the order of its salts.
@@ -110,8 +111,8 @@ func IsErased(salt []byte) bool { return len(salt) == sha256.Size }
 var ownDeletion = regexp.MustCompile(`^{"entity":("session","messages":[0-9]+,"plans":[0-9]+,"state_keys":[0-9]+|` +
 	`"plan","action":"[^"]*","stage":"[a-z_/]*","version":[0-9]+)}$`)
 
-// EraseEntry returns the entry without the names in it, without its details, and with about also without its user: as the
-// store on PostgreSQL erases it. It changes nothing that e refers to.
+// EraseEntry returns the entry without the names in it, without its details, and with about also without its user: as
+// the store on PostgreSQL erases it. It changes nothing that e refers to.
 func EraseEntry(e auditlog.Entry, names []string, about bool) (erased auditlog.Entry, changed bool) {
 	was := HiddenFields(e.AuditEntry)
 	for field, about := range map[*string]bool{&e.Actor: false, &e.User: about, &e.Project: false} {
@@ -146,12 +147,14 @@ func SameStored(stored auditlog.Entry, e repo.AuditEntry) bool {
 
 // SameEntry reports whether two normalized entries with the same id are the same.
 func SameEntry(a, b repo.AuditEntry) bool {
-	return SameKept(a, b) && a.Actor == b.Actor && a.User == b.User && a.Project == b.Project && bytes.Equal(a.Details, b.Details)
+	return SameKept(a, b) && a.Actor == b.Actor && a.User == b.User && a.Project == b.Project &&
+		bytes.Equal(a.Details, b.Details)
 }
 
 // SameKept is SameEntry as far as the leaf of a pruned entry tells.
 func SameKept(a, b repo.AuditEntry) bool {
-	return a.OccurredAt.Equal(b.OccurredAt) && a.Type == b.Type && a.Namespace == b.Namespace && a.PlanID == b.PlanID && a.SessionID == b.SessionID
+	return a.OccurredAt.Equal(b.OccurredAt) && a.Type == b.Type && a.Namespace == b.Namespace && a.PlanID == b.PlanID &&
+		a.SessionID == b.SessionID
 }
 
 // DistinctEntries returns normalized entries, each id once. Errors:
@@ -184,7 +187,8 @@ func NormalizeAuditFilter(f repo.AuditFilter) (repo.AuditFilter, error) {
 
 // Selects reports whether the filter, normalized, selects the entry.
 func Selects(f repo.AuditFilter, e repo.AuditEntry) bool {
-	return (f.Namespace == "" || f.Namespace == e.Namespace) && (f.Type == "" || f.Type == e.Type) && (f.Actor == "" || f.Actor == e.Actor) &&
+	return (f.Namespace == "" || f.Namespace == e.Namespace) && (f.Type == "" || f.Type == e.Type) &&
+		(f.Actor == "" || f.Actor == e.Actor) &&
 		(f.User == "" || f.User == e.User) && (f.Project == "" || f.Project == e.Project) &&
 		(f.PlanID.IsZero() || f.PlanID == e.PlanID) && (f.SessionID.IsZero() || f.SessionID == e.SessionID) &&
 		!e.OccurredAt.Before(f.OccurredFrom) && e.OccurredAt.Before(Until(f.OccurredBefore))
@@ -202,7 +206,8 @@ func NormalizePrune(p auditlog.Prune) (auditlog.Prune, error) {
 	}
 	p.Types = slices.Clone(p.Types)
 	for i, t := range p.Types {
-		if err := cmp.Or(checkEventType(at("types", i), t), invalidIf(isNeverPruned(t), at("types", i), "is never pruned")); err != nil {
+		if err := cmp.Or(checkEventType(at("types", i), t), invalidIf(isNeverPruned(t), at("types", i),
+			"is never pruned")); err != nil {
 			return p, err
 		}
 	}

@@ -14,7 +14,8 @@ import (
 // Covers reports whether a prune's bounds cover an entry with this time, and with
 // the fields that its leaf keeps.
 func Covers(d auditlog.PruneDetails, occurredAt time.Time, kept auditlog.Kept) bool {
-	if !occurredAt.Before(d.Before) || len(d.Types) > 0 && !slices.Contains(d.Types, kept.Type) || isNeverPruned(kept.Type) {
+	if !occurredAt.Before(d.Before) || len(d.Types) > 0 && !slices.Contains(d.Types, kept.Type) ||
+		isNeverPruned(kept.Type) {
 		return false
 	}
 	return !held(d.Held.Plans, kept.PlanID) && !held(d.Held.Sessions, kept.SessionID)
@@ -44,7 +45,8 @@ func ParsePruneDetails(details json.RawMessage) (auditlog.PruneDetails, error) {
 // Errors: InvalidError.
 func PruneEntry(prune auditlog.Prune, holds []auditlog.Hold) (repo.AuditEntry, error) {
 	if len(holds) > auditlog.MaxHeldInPrune {
-		return repo.AuditEntry{}, invalid("holds", "are more than %d, which a prune's entry cannot name", auditlog.MaxHeldInPrune)
+		return repo.AuditEntry{}, invalid("holds", "are more than %d, which a prune's entry cannot name",
+			auditlog.MaxHeldInPrune)
 	}
 	d := auditlog.PruneDetails{Before: prune.Before, Types: prune.Types, Reason: prune.Reason}
 	for _, hold := range holds {
@@ -65,7 +67,8 @@ func PruneEntry(prune auditlog.Prune, holds []auditlog.Hold) (repo.AuditEntry, e
 
 // CheckSealLimit checks the maximum number of entries of a seal.
 func CheckSealLimit(limit int) error {
-	return invalidIf(limit < 1 || limit > auditlog.MaxSealEntries, "limit", "is not between 1 and %d", auditlog.MaxSealEntries)
+	return invalidIf(limit < 1 || limit > auditlog.MaxSealEntries, "limit", "is not between 1 and %d",
+		auditlog.MaxSealEntries)
 }
 
 // SealTakes reports whether a seal takes an entry that brings it to so many
@@ -75,6 +78,7 @@ func SealTakes(entries int, bytes int64) bool { return entries == 1 || bytes <= 
 // CheckSeal checks the seal that a sealer made of the entries that it was given.
 func CheckSeal(unsealed auditlog.Unsealed, seal auditlog.Seal) error {
 	entries := len(unsealed.Entries)
-	whole := len(seal.Leaves) == entries && len(seal.Hidden) == entries && seal.Checkpoint.Size == unsealed.Size+int64(entries)
+	whole := len(seal.Leaves) == entries && len(seal.Hidden) == entries &&
+		seal.Checkpoint.Size == unsealed.Size+int64(entries)
 	return invalidIf(!whole, "seal", "does not have a leaf for each entry and a checkpoint of them all")
 }

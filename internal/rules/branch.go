@@ -55,7 +55,10 @@ func (t Tree) isMark(sequence int64) bool {
 
 // before returns the place of the last mark that is not behind a sequence, or -1.
 func (t Tree) before(sequence int64) int {
-	at, found := slices.BinarySearchFunc(t.Marks, sequence, func(m Mark, s int64) int { return cmp.Compare(m.Sequence, s) })
+	at, found := slices.BinarySearchFunc(t.Marks, sequence, func(m Mark, s int64) int {
+		return cmp.Compare(m.Sequence,
+			s)
+	})
 	if found {
 		return at
 	}
@@ -97,7 +100,10 @@ func (t Tree) last(sequence int64) int64 {
 	}
 	spans := []span{{sequence, high}}
 	for i, m := range t.Marks {
-		if m.Sequence > sequence && slices.ContainsFunc(spans, func(s span) bool { return m.Follows >= s.low && m.Follows <= s.high }) {
+		if m.Sequence > sequence && slices.ContainsFunc(spans, func(s span) bool {
+			return m.Follows >= s.low &&
+				m.Follows <= s.high
+		}) {
 			spans = append(spans, span{m.Sequence, end(i + 1)})
 		}
 	}
@@ -128,7 +134,10 @@ func Forked(view string, given repo.NewSession, chosen, same bool, stored ...rep
 
 // ImportForked is the error of a restoration of a session whose forks have messages of the one that was deleted.
 func ImportForked(id repo.ID) error {
-	return &repo.ImportError{Field: "session.id", Reason: "is that of a session whose forks exist", Err: &repo.ExistsError{Kind: "session", ID: id, Field: "fork"}}
+	return &repo.ImportError{
+		Field: "session.id", Reason: "is that of a session whose forks exist",
+		Err: &repo.ExistsError{Kind: "session", ID: id, Field: "fork"},
+	}
 }
 
 // NormalizeFork checks what Fork is given, and returns the session as it is stored.

@@ -22,7 +22,8 @@ func NormalizeClaim(view string, c repo.Claim) (repo.Claim, error) {
 		normalizeClaimNames(view, "namespaces", &c.Namespaces),
 		normalizeClaimActions(view, &c.Actions, c.AllNamespaces),
 		normalizeClaimPhases(&c.Phases),
-		invalidIf(c.Limit < 0 || c.Limit > limits.MaxClaimedPlans, "limit", "is not between 1 and %d", limits.MaxClaimedPlans),
+		invalidIf(c.Limit < 0 || c.Limit > limits.MaxClaimedPlans, "limit", "is not between 1 and %d",
+			limits.MaxClaimedPlans),
 		invalidIf(c.Finish < 0, "finish", "is negative"),
 	)
 	if err != nil {
@@ -53,7 +54,8 @@ func normalizeClaimNames(view, field string, names *[]string) error {
 		normal = []string{cmp.Or(view, repo.DefaultNamespace)}
 	}
 	for i, value := range normal {
-		if err := cmp.Or(invalidIf(value == "", at(field, i), "is empty"), checkNames(name{at(field, i), value})); err != nil {
+		if err := cmp.Or(invalidIf(value == "", at(field, i), "is empty"),
+			checkNames(name{at(field, i), value})); err != nil {
 			return err
 		}
 	}
@@ -62,7 +64,8 @@ func normalizeClaimNames(view, field string, names *[]string) error {
 	return nil
 }
 
-// normalizeClaimActions has a name that is bare, in a claim of all namespaces, stand for the plans' own actions, too: "/name".
+// normalizeClaimActions has a name that is bare, in a claim of all namespaces, stand for the plans' own actions, too:
+// "/name".
 func normalizeClaimActions(view string, actions *[]string, all bool) error {
 	if err := checkEntries("actions", len(*actions), limits.MaxClaimLanes); err != nil {
 		return err
@@ -124,8 +127,8 @@ func IsBusy(p repo.Plan) bool {
 	return p.State == repo.PlanQueued || p.State == repo.PlanProcessing
 }
 
-// IsOpen reports whether a plan has work to come: it is busy, or complete and waits for somebody who begins its next phase. Nothing deletes
-// it for its age, nor its session.
+// IsOpen reports whether a plan has work to come: it is busy, or complete and waits for somebody who begins its next
+// phase. Nothing deletes it for its age, nor its session.
 func IsOpen(p repo.Plan) bool {
 	return IsBusy(p) || p.State == repo.PlanComplete
 }
@@ -137,7 +140,8 @@ func PlanIsBusy(id repo.ID) error {
 
 // DeletedDetails returns the details of the audit entry that says that a plan was deleted.
 func DeletedDetails(p repo.Plan) json.RawMessage {
-	return fmt.Appendf(nil, `{"entity":"plan","action":"%s","stage":"%s/%s","version":%d}`, p.Action, p.Phase, p.State, p.Version)
+	return fmt.Appendf(nil, `{"entity":"plan","action":"%s","stage":"%s/%s","version":%d}`, p.Action, p.Phase, p.State,
+		p.Version)
 }
 
 // DeadlineOf returns that of a new plan: its age counts since it is due.
@@ -180,7 +184,8 @@ func CannotWait() error {
 func SelectsClaim(c repo.Claim, namespace string, phase repo.Phase, action string) bool {
 	own, _ := strings.CutPrefix(action, namespace) // see normalizeClaimActions
 	return (c.AllNamespaces || slices.Contains(c.Namespaces, namespace)) && slices.Contains(c.Phases, phase) &&
-		(len(c.Actions) == 0 || slices.Contains(c.Actions, action) || strings.HasPrefix(own, "/") && slices.Contains(c.Actions, own))
+		(len(c.Actions) == 0 || slices.Contains(c.Actions, action) ||
+			strings.HasPrefix(own, "/") && slices.Contains(c.Actions, own))
 }
 
 // Expired returns the plan as it is when its claim has expired, and why, which names nobody: it is

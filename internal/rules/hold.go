@@ -34,8 +34,8 @@ func DeleteIf(conditions []repo.DeleteIf) (all repo.DeleteIf, err error) {
 	return all, nil
 }
 
-// InUse says by what a session is in use, so that it is not deleted for its age (DeleteIf.IdleSince), whenever the last message was
-// appended. Empty: by nothing.
+// InUse says by what a session is in use, so that it is not deleted for its age (DeleteIf.IdleSince), whenever the last
+// message was appended. Empty: by nothing.
 type InUse string
 
 // What a session is in use by.
@@ -46,7 +46,9 @@ const (
 )
 
 // Deletable returns why a session may not be deleted, or nil.
-func Deletable(id repo.ID, conditions repo.DeleteIf, held bool, inUse InUse, version, messages int64, activeAt time.Time) error {
+func Deletable(id repo.ID, conditions repo.DeleteIf, held bool, inUse InUse, version, messages int64,
+	activeAt time.Time,
+) error {
 	switch {
 	case held:
 		return Held(id)
@@ -109,5 +111,6 @@ func PlaceOfHold(h repo.LegalHold) repo.LegalHold {
 
 // CompareHolds orders holds as lists do.
 func CompareHolds(a, b repo.LegalHold) int {
-	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Owner, b.Owner), a.SessionID.Compare(b.SessionID))
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Owner, b.Owner),
+		a.SessionID.Compare(b.SessionID))
 }

@@ -43,7 +43,8 @@ func SlotsOf(l repo.NewLease) []repo.LeaseKey {
 // WithoutSlot returns the name of a lease without the number of its slot, if it has one.
 func WithoutSlot(name string) string {
 	at := max(0, strings.LastIndexByte(name, '#'))
-	if slot, err := strconv.Atoi(name[min(at+1, len(name)):]); err == nil && slot > 0 && slot <= limits.MaxLeaseSlots && strconv.Itoa(slot) == name[at+1:] {
+	if slot, err := strconv.Atoi(name[min(at+1, len(name)):]); err == nil && slot > 0 && slot <= limits.MaxLeaseSlots &&
+		strconv.Itoa(slot) == name[at+1:] {
 		return name[:at]
 	}
 	return name
@@ -72,7 +73,8 @@ func OpenSlots(l repo.NewLease, held map[repo.LeaseKey]repo.Lease) (open []repo.
 // NormalizeTTL checks how long a lease is to last, and replaces zero by the default.
 func NormalizeTTL(ttl time.Duration) (time.Duration, error) {
 	ttl = cmp.Or(ttl, limits.DefaultLeaseTTL).Truncate(time.Microsecond)
-	return ttl, invalidIf(ttl < repo.MinLeaseTTL || ttl > repo.MaxLeaseTTL, "ttl", "is not between %v and %v", repo.MinLeaseTTL, repo.MaxLeaseTTL)
+	return ttl, invalidIf(ttl < repo.MinLeaseTTL || ttl > repo.MaxLeaseTTL, "ttl", "is not between %v and %v",
+		repo.MinLeaseTTL, repo.MaxLeaseTTL)
 }
 
 // CheckLease checks a lease that is to be renewed or released.
@@ -98,7 +100,8 @@ func checkLeaseKey(key repo.LeaseKey) error {
 	if err == nil && NamesID(key) {
 		// Another spelling would be another key.
 		id, parseErr := repo.ParseID(key.Name)
-		err = invalidIf(parseErr != nil || id.String() != key.Name, "key.name", "is not the text of an id, as ID.String returns it")
+		err = invalidIf(parseErr != nil || id.String() != key.Name, "key.name",
+			"is not the text of an id, as ID.String returns it")
 	}
 	return err
 }
@@ -148,7 +151,9 @@ func LeaseLost(l repo.Lease) error {
 
 // LeaseList checks a page of leases, which are ordered by the bytes of their kinds, then
 // names. Those of a view are other lists.
-func LeaseList(view string, f repo.LeaseFilter, page repo.Page) (list List[repo.LeaseFilter, repo.LeaseKey, repo.Lease], err error) {
+func LeaseList(view string, f repo.LeaseFilter, page repo.Page) (list List[repo.LeaseFilter, repo.LeaseKey, repo.Lease],
+	err error,
+) {
 	err = cmp.Or(
 		checkNames(name{"kind", f.Kind}),
 		checkText("name", f.Name, limits.MaxLeaseNameBytes),

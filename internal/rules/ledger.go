@@ -7,10 +7,12 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// What is decided about a turn, by both stores, over rows that the store has locked and read: Again first, and then Add.
+// What is decided about a turn, by both stores, over rows that the store has locked and read: Again first, and then
+// Add.
 
-// Again reports whether a turn is stored already: under its key, with a digest (nil: nothing is), or, if it has none, by the id of
-// a message, which is known. Then what is stored is the answer. Errors: ExistsError, if the key has another turn.
+// Again reports whether a turn is stored already: under its key, with a digest (nil: nothing is), or, if it has none,
+// by the id of a message, which is known. Then what is stored is the answer. Errors: ExistsError, if the key has
+// another turn.
 func (t *Turn) Again(digest []byte, known bool) (bool, error) {
 	switch {
 	case t.ID == "":
@@ -40,7 +42,8 @@ type TurnRows struct {
 	Usage      repo.Usage
 	Budget     *repo.Cost
 	AddedUsage *repo.Usage
-	// Versions are those of State.Scopes, and Values those of the keys of State.Changes (nil: there is none), in their order.
+	// Versions are those of State.Scopes, and Values those of the keys of State.Changes (nil: there is none), in their
+	// order.
 	Versions []int64
 	Values   []*repo.StateValue
 	// Now is the time of the change.
@@ -125,8 +128,8 @@ func (c StateChanges) Apply(rows *TurnRows) (scopes []repo.ScopeVersion, values 
 	return c.Versions(next), values, nil
 }
 
-// Head returns the sequence of the transcript's last message, or -1. follows is what the next message will follow, nil for the one
-// before it, which has the sequence next.
+// Head returns the sequence of the transcript's last message, or -1. follows is what the next message will follow, nil
+// for the one before it, which has the sequence next.
 func Head(follows *int64, next int64) int64 {
 	if follows != nil {
 		return *follows
@@ -134,8 +137,8 @@ func Head(follows *int64, next int64) int64 {
 	return next - 1
 }
 
-// Follows returns what the message with the sequence next follows, nil for the one before it, if its turn names a message (after)
-// or not. follows is what it would follow otherwise.
+// Follows returns what the message with the sequence next follows, nil for the one before it, if its turn names a
+// message (after) or not. follows is what it would follow otherwise.
 func Follows(after, follows *int64, next int64) *int64 {
 	switch {
 	case after == nil:
@@ -151,7 +154,10 @@ func Follows(after, follows *int64, next int64) *int64 {
 func addUsageWithin(sessionID repo.ID, total repo.Usage, budget *repo.Cost, add repo.NewUsage) (repo.Usage, error) {
 	// The difference cannot overflow: no cost is negative, or above the budget.
 	if budget != nil && add.Cost > *budget-total.Cost {
-		return repo.Usage{}, &repo.LimitExceededError{Kind: "budget", ID: sessionID, Limit: int64(*budget), Current: int64(total.Cost), Requested: int64(add.Cost)}
+		return repo.Usage{}, &repo.LimitExceededError{
+			Kind: "budget", ID: sessionID, Limit: int64(*budget),
+			Current: int64(total.Cost), Requested: int64(add.Cost),
+		}
 	}
 	return AddUsage(total, add)
 }

@@ -127,7 +127,8 @@ func NormalizeCause(c repo.Cause, transition repo.Transition) (repo.Cause, error
 	known := slices.Contains(Transitions(), transition)
 	fails, cancels := transition == repo.TransitionFail, transition == repo.TransitionCancel
 	err := cmp.Or(
-		invalidIf(!known, "transition", "is not start, complete, fail, execute, apply, constrain, revert, resume, cancel or snooze"),
+		invalidIf(!known, "transition",
+			"is not start, complete, fail, execute, apply, constrain, revert, resume, cancel or snooze"),
 		CheckSequence("version", c.Version),
 		checkFence(c.Fence),
 		checkNames(name{"actor", c.Actor}),
@@ -136,7 +137,8 @@ func NormalizeCause(c repo.Cause, transition repo.Transition) (repo.Cause, error
 		invalidIf(c.Details != nil && !fails, "details", "are set, but only a failure has them"),
 		invalidIf(c.Final && !fails, "final", "is set, but only a failure can be"),
 		checkDelay("delay", c.Delay),
-		invalidIf(c.Delay != 0 && known && !queues(transition), "delay", "is set, but the transition does not queue the plan"),
+		invalidIf(c.Delay != 0 && known && !queues(transition), "delay",
+			"is set, but the transition does not queue the plan"),
 	)
 	if err != nil || c.Details == nil {
 		return c, err

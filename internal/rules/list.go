@@ -65,8 +65,8 @@ func newList[Filter, Place, Entity any](
 	return list, nil
 }
 
-// PageOf makes a page of rows, which ends before its entities have limits.MaxReadBytes. One row more than the limit was requested: if it
-// is there, there is a next page.
+// PageOf makes a page of rows, which ends before its entities have limits.MaxReadBytes. One row more than the limit was
+// requested: if it is there, there is a next page.
 func PageOf[Row, Filter, Place, Entity any](
 	list List[Filter, Place, Entity], rows []Row, entityOf func(Row) (Entity, error),
 ) (page repo.List[Entity], err error) {
@@ -144,7 +144,9 @@ type ActiveSession struct {
 
 // ActiveSessionList checks a page of sessions by activity: last active
 // first.
-func ActiveSessionList(f repo.SessionFilter, page repo.Page) (list List[repo.SessionFilter, Place, ActiveSession], err error) {
+func ActiveSessionList(f repo.SessionFilter, page repo.Page) (list List[repo.SessionFilter, Place, ActiveSession],
+	err error,
+) {
 	f.Namespace = cmp.Or(f.Namespace, repo.DefaultNamespace)
 	const only = "is only for sessions by creation"
 	err = cmp.Or(
@@ -159,7 +161,9 @@ func ActiveSessionList(f repo.SessionFilter, page repo.Page) (list List[repo.Ses
 }
 
 // IdleSessionList checks a page of idle sessions.
-func IdleSessionList(f repo.SessionFilter, page repo.Page) (list List[repo.SessionFilter, Place, ActiveSession], err error) {
+func IdleSessionList(f repo.SessionFilter, page repo.Page) (list List[repo.SessionFilter, Place, ActiveSession],
+	err error,
+) {
 	f.Namespace = cmp.Or(f.Namespace, repo.DefaultNamespace)
 	const only = "may not be set together with idle_since"
 	err = cmp.Or(
@@ -204,13 +208,17 @@ func ActionList(f repo.ActionFilter, page repo.Page) (list List[repo.ActionFilte
 			return list, invalid(part.field, "is not part of an action's name")
 		}
 	}
-	err = cmp.Or(invalidIf(f.Available && f.Archived, "archived", "is set together with available"), checkNames(name{"tag", f.Tag}))
+	err = cmp.Or(invalidIf(f.Available && f.Archived, "archived", "is set together with available"),
+		checkNames(name{"tag", f.Tag}))
 	placeOf := func(last repo.Action) string { return last.Name.String() }
-	return newList(err, f, page, "", placeOf, "actions", f.Server, f.Namespace, strconv.FormatBool(f.Available), strconv.FormatBool(f.Archived), f.Tag)
+	return newList(err, f, page, "", placeOf, "actions", f.Server, f.Namespace, strconv.FormatBool(f.Available),
+		strconv.FormatBool(f.Archived), f.Tag)
 }
 
 // PlanList checks a page of plans, which are ordered by id, descending.
-func PlanList(view string, f repo.PlanFilter, page repo.Page) (list List[repo.PlanFilter, repo.ID, repo.Plan], err error) {
+func PlanList(view string, f repo.PlanFilter, page repo.Page) (list List[repo.PlanFilter, repo.ID, repo.Plan],
+	err error,
+) {
 	narrow := 0
 	for _, set := range []bool{!f.SessionID.IsZero(), !f.ParentID.IsZero(), f.Project != "", f.Action != ""} {
 		if set {
@@ -236,7 +244,8 @@ func PlanList(view string, f repo.PlanFilter, page repo.Page) (list List[repo.Pl
 	err = invalidIf(len(StagesOf(f)) == 0, "filter", "has a phase or state that does not exist, or not together")
 	placeOf := func(last repo.Plan) repo.ID { return last.ID }
 	return newList(err, f, page, lastID, placeOf,
-		"plans", f.Namespace, string(f.Phase), string(f.State), f.SessionID.String(), f.ParentID.String(), f.Project, f.Action)
+		"plans", f.Namespace, string(f.Phase), string(f.State), f.SessionID.String(), f.ParentID.String(), f.Project,
+		f.Action)
 }
 
 // CountList checks a page of counts, which are ordered by namespace, phase and state. A place is

@@ -120,9 +120,8 @@ func CheckCallID(callID string) error {
 	)
 }
 
-// MessageConflict returns an error that says how the stored message differs from
-// the one that appending the normalized m would store, or nil. It does not compare the tokens: a caller that appends a message
-// again may count otherwise.
+// MessageConflict returns an error that says how the stored message differs from the one that appending the normalized
+// m would store, or nil. It does not compare the tokens: a caller that appends a message again may count otherwise.
 func MessageConflict(m repo.NewMessage, stored repo.Message) error {
 	return conflict(repo.ExistsError{Kind: "message", SessionID: stored.SessionID, ID: m.ID},
 		difference{"role", m.Role != stored.Role},

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Candidate is a plan that a claim may take: one that is queued and due, or one whose claim has expired, and that has an attempt
-// left.
+// Candidate is a plan that a claim may take: one that is queued and due, or one whose claim has expired, and that has
+// an attempt left.
 type Candidate struct {
 	Plan      repo.ID
 	Phase     repo.Phase
@@ -47,7 +47,8 @@ func PlanBytes(p repo.Plan) int {
 	return bytes
 }
 
-// Rooms have how many more plans limits allow to be claimed, by their namespaces and actions. It is negative where one was lowered.
+// Rooms have how many more plans limits allow to be claimed, by their namespaces and actions. It is negative where one
+// was lowered.
 type Rooms map[repo.PlanLimit]int
 
 // limitsOf returns the limits that count a candidate, that of its action first.
@@ -63,7 +64,10 @@ func (r Rooms) limitsOf(c Candidate) (keys []repo.PlanLimit) {
 
 // Allow reports whether a candidate may be claimed. One whose claim has expired is counted already.
 func (r Rooms) Allow(c Candidate) bool {
-	return !slices.ContainsFunc(r.limitsOf(c), func(key repo.PlanLimit) bool { return r[key] < 0 || r[key] == 0 && !c.Expired })
+	return !slices.ContainsFunc(r.limitsOf(c), func(key repo.PlanLimit) bool {
+		return r[key] < 0 || r[key] == 0 &&
+			!c.Expired
+	})
 }
 
 // Take counts a candidate as claimed.
@@ -91,16 +95,18 @@ type Choice struct {
 // IsFull reports whether the claim has as many plans as it asked for, or as fit into an answer.
 func (c *Choice) IsFull() bool { return c.full || len(c.Taken) >= c.Most }
 
-// Pick puts the candidates into the order in which they are taken, and returns how many are: as many as the limits and the bound of an
-// answer's bytes allow. Those whose claims have expired come first. Then the namespaces take turns, each with its plans by priority
-// and by how long they have waited. Behind those that are allowed are those that limits do not allow.
+// Pick puts the candidates into the order in which they are taken, and returns how many are: as many as the limits and
+// the bound of an answer's bytes allow. Those whose claims have expired come first. Then the namespaces take turns,
+// each with its plans by priority and by how long they have waited. Behind those that are allowed are those that limits
+// do not allow.
 func (c *Choice) Pick() (order []Candidate, most int) {
 	place := map[string]int{}
 	for i, namespace := range c.Turns {
 		place[namespace] = i
 	}
 	slices.SortFunc(c.Candidates, func(a, b Candidate) int {
-		return cmp.Or(place[a.Namespace]-place[b.Namespace], b.rank()-a.rank(), a.Since.Compare(b.Since), a.Plan.Compare(b.Plan))
+		return cmp.Or(place[a.Namespace]-place[b.Namespace], b.rank()-a.rank(), a.Since.Compare(b.Since),
+			a.Plan.Compare(b.Plan))
 	})
 	queues := make([][]Candidate, len(c.Turns))
 	for _, one := range c.Candidates {
@@ -135,7 +141,8 @@ func inTurns(queues [][]Candidate, rooms Rooms) (turned, over []Candidate) {
 	return turned, over
 }
 
-// fitting returns how many of the first candidates the claim still asks for, with fewer bytes than an answer has at most, or one.
+// fitting returns how many of the first candidates the claim still asks for, with fewer bytes than an answer has at
+// most, or one.
 func (c *Choice) fitting(order []Candidate) (most int) {
 	bytes := c.bytes()
 	fits := func(one Candidate) bool { return bytes+one.Bytes < limits.MaxReadBytes || len(c.Taken)+most == 0 }
@@ -170,8 +177,9 @@ type Try struct {
 	Most int
 }
 
-// Tries returns what is to be locked next, if anything: what Pick takes, each with what may be taken in its place if it is locked: what
-// the same limit counts, or none. So no more is locked than is taken. Where others might be too large together, there are none.
+// Tries returns what is to be locked next, if anything: what Pick takes, each with what may be taken in its place if it
+// is locked: what the same limit counts, or none. So no more is locked than is taken. Where others might be too large
+// together, there are none.
 func (c *Choice) Tries() (tries []Try) {
 	order, most := c.Pick()
 	if most == 0 {
@@ -207,8 +215,8 @@ func (c *Choice) Tries() (tries []Try) {
 	return tries
 }
 
-// Settle takes the candidates of a try that were locked, which are in its order. Those before them were locked by others, and so
-// were all others, if there are fewer than the try is for.
+// Settle takes the candidates of a try that were locked, which are in its order. Those before them were locked by
+// others, and so were all others, if there are fewer than the try is for.
 func (c *Choice) Settle(try Try, locked []repo.ID) {
 	tried := try.Of
 	if len(locked) == try.Most {

@@ -21,7 +21,8 @@ func NormalizeRead(r repo.ReadSessions) (repo.ReadSessions, error) {
 		invalidIf(r.First > 0 && r.Last > 0, "last", "is set together with first"),
 		invalidIf(r.Tokens < 0, "tokens", "is negative"),
 		invalidIf(r.Tokens > 0 && r.Last == 0, "tokens", "is set, but last is not"),
-		invalidIf(r.Tokens > 0 && (r.From > 0 || !r.Since.IsZero() || r.Branches), "tokens", "is set together with from, since or branches"),
+		invalidIf(r.Tokens > 0 && (r.From > 0 || !r.Since.IsZero() || r.Branches), "tokens",
+			"is set together with from, since or branches"),
 		CheckSequence("from", r.From),
 		normalizeTime("since", &r.Since),
 	)
@@ -45,7 +46,8 @@ func NormalizeRead(r repo.ReadSessions) (repo.ReadSessions, error) {
 	)
 }
 
-// MaxInstructions bounds the messages of the roles system and developer that a read with ReadSessions.Tokens returns besides others.
+// MaxInstructions bounds the messages of the roles system and developer that a read with ReadSessions.Tokens returns
+// besides others.
 const MaxInstructions = 2000
 
 // Prompt returns the messages of a transcript that read.Tokens selects, and whether there are others before them.
@@ -94,20 +96,22 @@ func TokensOf(m *repo.Message) int64 {
 	return (int64(len(m.Content)+len(m.Metadata)+len(m.Payload))*2+6)/7 + 4
 }
 
-// Covered returns the last sequence that a summary covers, if it says that: {"summary":{"to":7}}, with exactly these names, and a
-// number of at most 18 digits.
+// Covered returns the last sequence that a summary covers, if it says that: {"summary":{"to":7}}, with exactly these
+// names, and a number of at most 18 digits.
 func Covered(m *repo.Message) (to int64, is bool) {
 	var metadata, says map[string]json.RawMessage // a struct would take other spellings of names
-	if json.Unmarshal(m.Metadata, &metadata) != nil || json.Unmarshal(metadata["summary"], &says) != nil || len(says["to"]) > 18 {
+	if json.Unmarshal(m.Metadata, &metadata) != nil || json.Unmarshal(metadata["summary"], &says) != nil ||
+		len(says["to"]) > 18 {
 		return 0, false
 	}
 	unsigned, err := strconv.ParseUint(string(says["to"]), 10, 63)
 	return int64(unsigned), err == nil && int64(unsigned) < m.Sequence
 }
 
-// CutRead returns how many messages of one session belong to a snapshot which has bytes of messages already, and how many bytes it
-// has with them. They are all messages before the one at which there are limits.MaxReadBytes, and that one; if the last messages
-// are to be read, they are counted from the last one on. sizeOf returns the bytes of the message at a place.
+// CutRead returns how many messages of one session belong to a snapshot which has bytes of messages already, and how
+// many bytes it has with them. They are all messages before the one at which there are limits.MaxReadBytes, and that
+// one; if the last messages are to be read, they are counted from the last one on. sizeOf returns the bytes of the
+// message at a place.
 func CutRead(read repo.ReadSessions, count, bytes int, sizeOf func(i int) int) (taken, total int) {
 	for ; taken < count && bytes < limits.MaxReadBytes; taken++ {
 		if read.Last > 0 {

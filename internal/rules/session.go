@@ -37,8 +37,8 @@ func NormalizeSession(view string, s repo.NewSession) (repo.NewSession, error) {
 	return s, nil
 }
 
-// NormalizeKey checks a key and returns it with its namespace. Errors: InvalidError; NotFoundError for one in another namespace than
-// the view's.
+// NormalizeKey checks a key and returns it with its namespace. Errors: InvalidError; NotFoundError for one in another
+// namespace than the view's.
 func NormalizeKey(view string, key repo.SessionKey) (repo.SessionKey, error) {
 	key.Namespace = cmp.Or(key.Namespace, view, repo.DefaultNamespace)
 	err := cmp.Or(
@@ -176,7 +176,8 @@ func PatchMetadata(stored, patch json.RawMessage) (json.RawMessage, error) {
 	case err != nil:
 		return nil, invalid("metadata_patch", "cannot be applied: the stored metadata %s", err)
 	case len(merged) > repo.MaxMetadataBytes:
-		return nil, invalid("metadata_patch", "would make metadata of %d bytes, more than %d", len(merged), repo.MaxMetadataBytes)
+		return nil, invalid("metadata_patch", "would make metadata of %d bytes, more than %d", len(merged),
+			repo.MaxMetadataBytes)
 	}
 	return merged, nil
 }

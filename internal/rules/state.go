@@ -44,7 +44,9 @@ func CompareScopes(a, b repo.Scope) int {
 // them as they are made. own is the session whose scope the zero Scope means, in a
 // turn; the zero ID: there is none. Fields are named as in repo.Turn if there is one,
 // and otherwise as the arguments of repo.State.Change.
-func NormalizeStateChanges(own repo.ID, changes []repo.StateChange, conditions []repo.ScopeVersion) (StateChanges, error) {
+func NormalizeStateChanges(own repo.ID, changes []repo.StateChange,
+	conditions []repo.ScopeVersion,
+) (StateChanges, error) {
 	changesField, conditionsField := "state", "if_scopes"
 	if own.IsZero() {
 		changesField, conditionsField = "changes", "conditions"
@@ -69,7 +71,8 @@ func NormalizeStateChanges(own repo.ID, changes []repo.StateChange, conditions [
 	size, count := normal.Bytes(), len(normal.Scopes)
 	return normal, cmp.Or(
 		invalidIf(size > limits.MaxStateBytes, changesField, "have %d bytes, more than %d", size, limits.MaxStateBytes),
-		invalidIf(count > limits.MaxStateScopes, changesField, "and conditions have %d scopes, more than %d", count, limits.MaxStateScopes),
+		invalidIf(count > limits.MaxStateScopes, changesField, "and conditions have %d scopes, more than %d", count,
+			limits.MaxStateScopes),
 	)
 }
 
@@ -205,7 +208,10 @@ func changedState(c repo.StateChange, stored *repo.StateValue) (json.RawMessage,
 	if stored != nil {
 		version = stored.Version
 	}
-	err := versionConflict(c.IfVersion, repo.VersionConflictError{Kind: "state", Scope: c.Scope, Name: c.Key, Actual: version})
+	err := versionConflict(c.IfVersion, repo.VersionConflictError{
+		Kind: "state", Scope: c.Scope, Name: c.Key,
+		Actual: version,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +252,8 @@ func notIncremented(c repo.StateChange, reason string) error {
 
 // CheckStateRead checks the scopes of one read.
 func CheckStateRead(scopes []repo.Scope) error {
-	return checkEach("scopes", len(scopes), limits.MaxStateScopes, func(field string, i int) error { return CheckScope(field, scopes[i]) })
+	return checkEach("scopes", len(scopes), limits.MaxStateScopes,
+		func(field string, i int) error { return CheckScope(field, scopes[i]) })
 }
 
 // CheckStateGet checks the arguments of a Get.
@@ -272,7 +279,9 @@ type StateFilter struct {
 }
 
 // StateList checks a page of a scope's keys, which are ordered by their bytes. Those of a view are other lists.
-func StateList(view string, scope repo.Scope, prefix string, page repo.Page) (list List[StateFilter, string, repo.StateValue], err error) {
+func StateList(view string, scope repo.Scope, prefix string, page repo.Page) (list List[StateFilter, string,
+	repo.StateValue], err error,
+) {
 	err = cmp.Or(CheckScope("scope", scope), checkText("prefix", prefix, limits.MaxStateKeyBytes))
 	filter := StateFilter{Scope: scope, Prefix: prefix, End: afterPrefix(prefix)}
 	placeOf := func(last repo.StateValue) string { return last.Key }

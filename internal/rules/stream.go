@@ -17,7 +17,8 @@ func NormalizeStream(s repo.NewStream) (repo.NewStream, error) {
 	return s, cmp.Or(
 		CheckStreamKey(s.Key),
 		checkOwner(s.Owner),
-		invalidIf(s.TTL < repo.MinStreamTTL || s.TTL > repo.MaxStreamTTL, "ttl", "is not between %v and %v", repo.MinStreamTTL, repo.MaxStreamTTL),
+		invalidIf(s.TTL < repo.MinStreamTTL || s.TTL > repo.MaxStreamTTL, "ttl", "is not between %v and %v",
+			repo.MinStreamTTL, repo.MaxStreamTTL),
 	)
 }
 
@@ -140,13 +141,15 @@ func CheckStreamWriter(s repo.Stream, stored *repo.Stream, gone bool) error {
 	return nil
 }
 
-// CheckStreamEnd is CheckStreamWriter for who ends a stream, perhaps with the message that has the whole answer: one that has expired
-// has ended, and refuses nobody, unless the key was opened since. newest is the fence of the key's newest stream, or zero.
+// CheckStreamEnd is CheckStreamWriter for who ends a stream, perhaps with the message that has the whole answer: one
+// that has expired has ended, and refuses nobody, unless the key was opened since. newest is the fence of the key's
+// newest stream, or zero.
 func CheckStreamEnd(s repo.Stream, stored *repo.Stream, gone bool, newest int64) (ended bool, err error) {
 	switch {
 	case stored != nil && (!gone || stored.Fence != s.Fence):
 		return false, CheckStreamWriter(s, stored, false)
-	case stored != nil && (stored.Status == repo.StreamFinished || stored.Status == repo.StreamFailed): // before it expired
+	// before it expired
+	case stored != nil && (stored.Status == repo.StreamFinished || stored.Status == repo.StreamFailed):
 	case newest > s.Fence:
 		return false, CheckStreamWriter(s, &repo.Stream{Fence: newest}, false)
 	}
@@ -175,7 +178,9 @@ func SameParts(parts, stored [][]byte) bool { return slices.EqualFunc(parts, sto
 
 // EndedStream checks whether a stream, as it is stored, may be ended by its writer, and
 // reports whether it has ended so already.
-func EndedStream(s repo.Stream, stored *repo.Stream, status repo.StreamStatus, reason string) (already bool, err error) {
+func EndedStream(s repo.Stream, stored *repo.Stream, status repo.StreamStatus,
+	reason string,
+) (already bool, err error) {
 	switch {
 	case stored.Status == repo.StreamOpen:
 		return false, nil

@@ -61,8 +61,8 @@ func KeyOfTurn(view string, turn repo.Turn) (repo.SessionKey, bool) {
 	return keyOf(view, *turn.Create), true
 }
 
-// NormalizeTurn checks a turn and returns it as it is stored. named is the id of the session that the turn names by its key, or the
-// one that this gets.
+// NormalizeTurn checks a turn and returns it as it is stored. named is the id of the session that the turn names by its
+// key, or the one that this gets.
 func NormalizeTurn(view string, turn repo.Turn, named repo.ID) (*Turn, error) {
 	key, isNamed := KeyOfTurn(view, turn)
 	t := &Turn{
@@ -72,7 +72,8 @@ func NormalizeTurn(view string, turn repo.Turn, named repo.ID) (*Turn, error) {
 	if isNamed {
 		t.SessionID = named
 	}
-	adds := len(turn.Messages) > 0 || len(turn.State) > 0 || turn.Usage != nil || turn.After != nil || turn.Action != "" || turn.Open != nil
+	adds := len(turn.Messages) > 0 || len(turn.State) > 0 || turn.Usage != nil || turn.After != nil || turn.Action != "" ||
+		turn.Open != nil
 	err := cmp.Or(
 		invalidIf(isNamed && key.Key == "", "create.key", "is empty, and there is no session's id"),
 		invalidIf(isNamed && !turn.Create.ID.IsZero(), "create.id", "is not the session's"),
@@ -105,7 +106,8 @@ func (t *Turn) normalizeMessages(messages []repo.NewMessage) (err error) {
 
 func (t *Turn) normalizeState(turn repo.Turn) (err error) {
 	check := func(field string, i int, scope repo.Scope) error {
-		return invalidIf(!scope.SessionID.IsZero() && scope.SessionID != t.SessionID, at(field, i)+".scope", "is of another session")
+		return invalidIf(!scope.SessionID.IsZero() && scope.SessionID != t.SessionID, at(field, i)+".scope",
+			"is of another session")
 	}
 	for i, change := range turn.State {
 		err = cmp.Or(err, check("state", i, change.Scope))
@@ -191,7 +193,10 @@ func (t *Turn) normalizeWork(view string, turn repo.Turn) error {
 // NewPlan; RefusedError.
 func (t *Turn) NewPlan(ctx context.Context, action repo.Action) (repo.Plan, error) {
 	if !action.Archived && !action.Reusable {
-		return repo.Plan{}, &repo.RefusedError{Kind: "action", Name: action.Name.String(), Reason: "is not reusable, as that of a turn must be"}
+		return repo.Plan{}, &repo.RefusedError{
+			Kind: "action", Name: action.Name.String(),
+			Reason: "is not reusable, as that of a turn must be",
+		}
 	}
 	plan, err := NewPlan(ctx, t.PlanID, *t.Use, action)
 	for i := range plan.Arguments {
@@ -202,7 +207,8 @@ func (t *Turn) NewPlan(ctx context.Context, action repo.Action) (repo.Plan, erro
 
 // OnlyMessages reports whether the turn is no more than an append.
 func (t *Turn) OnlyMessages() bool {
-	return t.ID == "" && len(t.State.Scopes) == 0 && t.Usage == nil && t.After == nil && t.Head == nil && t.Use == nil && t.Open == nil
+	return t.ID == "" && len(t.State.Scopes) == 0 && t.Usage == nil && t.After == nil && t.Head == nil && t.Use == nil &&
+		t.Open == nil
 }
 
 // identify sets the turn's key and digest. A turn without messages gets a key if it was
@@ -276,8 +282,9 @@ func (t *Turn) digest(given repo.Turn) (sum [sha256.Size]byte) {
 	}
 	if t.Use != nil {
 		use := *t.Use
-		use.SessionID, use.Actor, use.NotBefore, use.Trace = repo.ID{}, "", time.Time{}, "" // which may have been computed again
-		text, _ := json.Marshal(use)                                                        //nolint:errchkjson // it was normalized
+		// which may have been computed again
+		use.SessionID, use.Actor, use.NotBefore, use.Trace = repo.ID{}, "", time.Time{}, ""
+		text, _ := json.Marshal(use) //nolint:errchkjson // it was normalized
 		d.text([]byte(t.Action.String()))
 		d.text(text)
 	}

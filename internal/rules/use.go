@@ -28,16 +28,20 @@ func NormalizeUse(view, action string, u repo.UseAction) (repo.ActionName, repo.
 
 func normalizeUse(u repo.UseAction) (repo.UseAction, error) {
 	err := cmp.Or(
-		invalidIf(u.Existing != "" && u.Existing != repo.ExistingSame && u.Existing != repo.ExistingAny, "existing", "is neither empty, same nor any"),
+		invalidIf(u.Existing != "" && u.Existing != repo.ExistingSame && u.Existing != repo.ExistingAny, "existing",
+			"is neither empty, same nor any"),
 		invalidIf(u.Name != "" && !u.ParentID.IsZero(), "name", "is set, but a child plan has none"),
 		checkNames(
 			name{"key", u.Key}, name{"name", u.Name}, name{"namespace", u.Namespace}, name{"actor", u.Actor},
 			name{"automation_profile", u.AutomationProfile}, name{"automation_profile_source", u.AutomationProfileSource},
 		),
-		invalidIf(u.AutomationProfile == "" && u.AutomationProfileSource != "", "automation_profile_source", "is set, but the profile is not"),
+		invalidIf(u.AutomationProfile == "" && u.AutomationProfileSource != "", "automation_profile_source",
+			"is set, but the profile is not"),
 		invalidIf(u.Attempt < 0 || u.Attempt > 1<<31-1, "attempt", "is not between 1 and 2^31-1"),
-		invalidIf(u.Priority < 0 || u.Priority > limits.MaxPriority, "priority", "is not between 0 and %d", limits.MaxPriority),
-		invalidIf(u.NotBefore.Before(time.Time{}) || !u.NotBefore.Before(endOfTime), "not_before", "is not in the years 1 to 9999"),
+		invalidIf(u.Priority < 0 || u.Priority > limits.MaxPriority, "priority", "is not between 0 and %d",
+			limits.MaxPriority),
+		invalidIf(u.NotBefore.Before(time.Time{}) || !u.NotBefore.Before(endOfTime), "not_before",
+			"is not in the years 1 to 9999"),
 		checkText("description", u.Description, limits.MaxTextBytes),
 		checkText("trace", u.Trace, limits.MaxTraceBytes),
 		normalizeObject("automation_snapshot", &u.AutomationSnapshot),
@@ -183,7 +187,8 @@ func Bind(ctx context.Context, d repo.ActionDefinition, given []repo.ArgumentVal
 			}
 			if steps += stepsOf(argument, value.Value); steps > limits.MaxPatternSteps {
 				// Its own check may say more about it.
-				return nil, cmp.Or(checkValue(argument, value.Value), invalid("arguments."+argument.Name, "is too long for its pattern and those before it"))
+				return nil, cmp.Or(checkValue(argument, value.Value), invalid("arguments."+argument.Name,
+					"is too long for its pattern and those before it"))
 			}
 			if err := checkValue(argument, value.Value); err != nil {
 				return nil, err
@@ -237,7 +242,8 @@ func UseConflict(u repo.UseAction, action repo.ActionName, stored repo.Plan) err
 		difference{"priority", stored.Priority != u.Priority},
 		difference{"description", u.Description != "" && stored.Description != u.Description},
 		difference{"automation_profile", u.AutomationProfile != "" && stored.AutomationProfile != u.AutomationProfile},
-		difference{"automation_profile_source", u.AutomationProfile != "" && stored.AutomationProfileSource != u.AutomationProfileSource},
+		difference{"automation_profile_source", u.AutomationProfile != "" &&
+			stored.AutomationProfileSource != u.AutomationProfileSource},
 		difference{"automation_snapshot", !jsonvalue.Equal(u.AutomationSnapshot, stored.AutomationSnapshot)},
 		difference{"projects", !sameProjects(u.Projects, stored.Projects)},
 		difference{"invariants", !sameInvariants(u.Invariants, stored.Invariants)},

@@ -17,7 +17,9 @@ const keyedAttempts = 10
 // that this session does not exist, since it was deleted meanwhile, ByKey does so again with
 // the one that has the key then: so each call may be about another session. Errors: those of
 // do and of Sessions.Find; NotFoundError with the key.
-func ByKey[T any](ctx context.Context, sessions repo.Sessions, key repo.SessionKey, do func(id repo.ID) (T, error)) (result T, err error) {
+func ByKey[T any](ctx context.Context, sessions repo.Sessions, key repo.SessionKey,
+	do func(id repo.ID) (T, error),
+) (result T, err error) {
 	for range keyedAttempts {
 		id, missing := sessions.Find(ctx, key)
 		if missing != nil {
@@ -27,7 +29,10 @@ func ByKey[T any](ctx context.Context, sessions repo.Sessions, key repo.SessionK
 			return result, err
 		}
 	}
-	return result, &repo.NotFoundError{Kind: "session", Name: key.Key, Namespace: cmp.Or(key.Namespace, repo.DefaultNamespace)}
+	return result, &repo.NotFoundError{
+		Kind: "session", Name: key.Key,
+		Namespace: cmp.Or(key.Namespace, repo.DefaultNamespace),
+	}
 }
 
 func isMissing(err error, session repo.ID) bool {
@@ -40,7 +45,9 @@ func isMissing(err error, session repo.ID) bool {
 // however large they are, all that are asked for are returned: those that are too much
 // for one Sessions.Read are read one chunk after the other. The session, its messages and
 // the states are as they were at one moment all the same, since messages never change.
-func ReadByKey(ctx context.Context, sessions repo.Sessions, key repo.SessionKey, last int, scopes ...string) (repo.SessionSnapshot, []repo.ScopeState, error) {
+func ReadByKey(ctx context.Context, sessions repo.Sessions, key repo.SessionKey, last int,
+	scopes ...string,
+) (repo.SessionSnapshot, []repo.ScopeState, error) {
 	read := repo.ReadSessions{Last: min(last, limits.MaxReadMessages), State: true, Scopes: scopes}
 	if last == 0 {
 		read.Last = limits.MaxReadMessages
@@ -70,7 +77,9 @@ func ReadByKey(ctx context.Context, sessions repo.Sessions, key repo.SessionKey,
 
 // earlierThan returns the messages before those of a snapshot that belong to the last ones, or
 // to all if last is 0.
-func earlierThan(ctx context.Context, sessions repo.Sessions, of *repo.SessionSnapshot, last int) (earlier []repo.Message, err error) {
+func earlierThan(ctx context.Context, sessions repo.Sessions, of *repo.SessionSnapshot,
+	last int,
+) (earlier []repo.Message, err error) {
 	count := of.Session.MessageCount
 	first, from := count-int64(len(of.Messages)), int64(0)
 	if last > 0 {

@@ -17,7 +17,9 @@ import (
 //
 // Memory is that of one page, and no connection is held while the loop's body runs. An
 // error is yielded once, with a zero SessionSnapshot, and ends it: those of List and Read.
-func EachSession(ctx context.Context, sessions repo.Sessions, filter repo.SessionFilter, read repo.ReadSessions) iter.Seq2[repo.SessionSnapshot, error] {
+func EachSession(ctx context.Context, sessions repo.Sessions, filter repo.SessionFilter,
+	read repo.ReadSessions,
+) iter.Seq2[repo.SessionSnapshot, error] {
 	return func(yield func(repo.SessionSnapshot, error) bool) {
 		page := repo.Page{Limit: repo.MaxPageSize}
 		if count := max(read.First, read.Last); count > 0 {
@@ -44,7 +46,9 @@ func EachSession(ctx context.Context, sessions repo.Sessions, filter repo.Sessio
 }
 
 // eachOf yields the sessions of a page, and reports whether to go on.
-func eachOf(ctx context.Context, sessions repo.Sessions, ids []repo.ID, read repo.ReadSessions, yield func(repo.SessionSnapshot, error) bool) bool {
+func eachOf(ctx context.Context, sessions repo.Sessions, ids []repo.ID, read repo.ReadSessions,
+	yield func(repo.SessionSnapshot, error) bool,
+) bool {
 	for count := len(ids); len(ids) > 0; count = min(count, len(ids)) {
 		read.IDs, read.Scopes = ids[:count], nil
 		snapshot, err := sessions.Read(ctx, read)

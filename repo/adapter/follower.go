@@ -25,13 +25,23 @@ type Follower[T any] struct {
 
 // FollowMessages returns a follower of what Sessions.Follow yields. It ends with ctx.
 // Before the first Next it holds nothing; after that it has to be closed.
-func FollowMessages(ctx context.Context, messages repo.Sessions, sessionID repo.ID, from int64) *Follower[repo.Message] {
-	return newFollower(ctx, func(ctx context.Context) iter.Seq2[repo.Message, error] { return messages.Follow(ctx, sessionID, from) })
+func FollowMessages(ctx context.Context, messages repo.Sessions, sessionID repo.ID,
+	from int64,
+) *Follower[repo.Message] {
+	return newFollower(ctx, func(ctx context.Context) iter.Seq2[repo.Message,
+		error] {
+		return messages.Follow(ctx, sessionID, from)
+	})
 }
 
 // FollowParts is FollowMessages for what Streams.Follow yields.
-func FollowParts(ctx context.Context, streams repo.Streams, key string, from repo.StreamPosition) *Follower[repo.StreamPart] {
-	return newFollower(ctx, func(ctx context.Context) iter.Seq2[repo.StreamPart, error] { return streams.Follow(ctx, key, from) })
+func FollowParts(ctx context.Context, streams repo.Streams, key string,
+	from repo.StreamPosition,
+) *Follower[repo.StreamPart] {
+	return newFollower(ctx, func(ctx context.Context) iter.Seq2[repo.StreamPart,
+		error] {
+		return streams.Follow(ctx, key, from)
+	})
 }
 
 func newFollower[T any](ctx context.Context, follow func(context.Context) iter.Seq2[T, error]) *Follower[T] {

@@ -36,7 +36,8 @@ func (a actions) Create(ctx context.Context, given repo.NewAction) (repo.Action,
 
 func (a actions) Get(ctx context.Context, name string) (repo.Action, error) {
 	parsed, err := rules.ParseAction(a.options.view, name)
-	return runOn(ctx, unless(err, a.read), (*tables).action, parsed, func(_ *tables, stored *repo.Action) (repo.Action, error) { return copyOf(stored), nil })
+	return runOn(ctx, unless(err, a.read), (*tables).action, parsed,
+		func(_ *tables, stored *repo.Action) (repo.Action, error) { return copyOf(stored), nil })
 }
 
 func (a actions) List(ctx context.Context, filter repo.ActionFilter, page repo.Page) (repo.List[repo.Action], error) {
@@ -50,30 +51,38 @@ func (a actions) List(ctx context.Context, filter repo.ActionFilter, page repo.P
 				(!list.Filter.Available || !stored.Archived) && (!list.Filter.Archived || stored.Archived) &&
 				(list.Filter.Tag == "" || slices.Contains(stored.Tags, list.Filter.Tag)) && stored.Name.String() > list.After
 		})
-		return pageOf(list, found, func(a, b *repo.Action) int { return strings.Compare(a.Name.String(), b.Name.String()) }, copyOf)
+		return pageOf(list, found, func(a, b *repo.Action) int { return strings.Compare(a.Name.String(), b.Name.String()) },
+			copyOf)
 	})
 }
 
-func (a actions) Update(ctx context.Context, name string, version int64, definition repo.ActionDefinition) (repo.Action, error) {
+func (a actions) Update(ctx context.Context, name string, version int64,
+	definition repo.ActionDefinition,
+) (repo.Action, error) {
 	parsed, definition, err := rules.NormalizeActionUpdate(a.options.view, name, version, definition)
-	return runOn(ctx, unless(err, a.write), (*tables).action, parsed, func(t *tables, stored *repo.Action) (repo.Action, error) {
-		if version != 0 && version != stored.Version {
-			return repo.Action{}, &repo.VersionConflictError{Kind: "action", Name: parsed.String(), Expected: version, Actual: stored.Version}
-		}
-		changed := *stored
-		changed.ActionDefinition = definition
-		return t.putNext(changed, t.now()), nil
-	})
+	return runOn(ctx, unless(err, a.write), (*tables).action, parsed,
+		func(t *tables, stored *repo.Action) (repo.Action, error) {
+			if version != 0 && version != stored.Version {
+				return repo.Action{}, &repo.VersionConflictError{
+					Kind: "action", Name: parsed.String(), Expected: version,
+					Actual: stored.Version,
+				}
+			}
+			changed := *stored
+			changed.ActionDefinition = definition
+			return t.putNext(changed, t.now()), nil
+		})
 }
 
 func (a actions) Archive(ctx context.Context, name string) (repo.Action, error) {
 	parsed, err := rules.ParseAction(a.options.view, name)
-	return runOn(ctx, unless(err, a.write), (*tables).action, parsed, func(t *tables, stored *repo.Action) (repo.Action, error) {
-		if stored.Archived {
-			return copyOf(stored), nil
-		}
-		return t.archive(*stored, t.now()), nil
-	})
+	return runOn(ctx, unless(err, a.write), (*tables).action, parsed,
+		func(t *tables, stored *repo.Action) (repo.Action, error) {
+			if stored.Archived {
+				return copyOf(stored), nil
+			}
+			return t.archive(*stored, t.now()), nil
+		})
 }
 
 func (t *tables) archive(action repo.Action, now time.Time) repo.Action {

@@ -38,7 +38,8 @@ func (t *tables) known(entry repo.AuditEntry) (bool, error) {
 	} else if sealed { // pruned, it does not come back
 		leaf := t.log.leaves[at]
 		same = rules.SameKept(repo.AuditEntry{
-			OccurredAt: leaf.OccurredAt, Type: leaf.Kept.Type, Namespace: leaf.Kept.Namespace, PlanID: leaf.Kept.PlanID, SessionID: leaf.Kept.SessionID,
+			OccurredAt: leaf.OccurredAt, Type: leaf.Kept.Type, Namespace: leaf.Kept.Namespace, PlanID: leaf.Kept.PlanID,
+			SessionID: leaf.Kept.SessionID,
 		}, entry)
 	} else {
 		return false, nil
@@ -135,7 +136,11 @@ func (a audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (c
 	}
 	filter, wrong := rules.NormalizeAuditFilter(filter)
 	limit, err = rules.CheckCount(limit)
-	found, err := run(ctx, unless(cmp.Or(wrong, err), a.read), func(t *tables) (int, error) { return len(t.selected(filter)), nil })
+	found, err := run(ctx, unless(cmp.Or(wrong, err), a.read), func(t *tables) (int,
+		error,
+	) {
+		return len(t.selected(filter)), nil
+	})
 	return int64(min(found, limit)), found > limit, err
 }
 
@@ -144,7 +149,10 @@ func (a audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer)
 		return err
 	}
 	filter, err := rules.NormalizeAuditFilter(filter)
-	found, err := run(ctx, unless(err, a.read), func(t *tables) ([]*auditlog.Entry, error) { return t.selected(filter), nil })
+	found, err := run(ctx, unless(err, a.read), func(t *tables) ([]*auditlog.Entry, error) {
+		return t.selected(filter),
+			nil
+	})
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,9 @@ type poisonKey struct {
 
 // Seal runs fn without the lock: it may read hashes. That nobody else seals
 // meanwhile is what sealing is for.
-func (a auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unsealed, auditlog.HashReader) (auditlog.Seal, error)) (int, error) {
+func (a auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unsealed, auditlog.HashReader) (auditlog.Seal,
+	error),
+) (int, error) {
 	unsealed, err := a.beginSeal(ctx, limit)
 	if err != nil {
 		return 0, err

@@ -28,15 +28,16 @@ func (r *sessionRow) at(sequence int64) (*repo.Message, int) {
 		}
 		return r.messages[sequence-base], -1
 	}
-	place, found := slices.BinarySearchFunc(r.inherited, sequence, func(m *repo.Message, s int64) int { return cmp.Compare(m.Sequence, s) })
+	place, found := slices.BinarySearchFunc(r.inherited, sequence,
+		func(m *repo.Message, s int64) int { return cmp.Compare(m.Sequence, s) })
 	if !found {
 		return nil, -1
 	}
 	return r.inherited[place], place
 }
 
-// all are the messages of all branches, and transcript those from the one at the head back to the first one. The caller does not
-// change them.
+// all are the messages of all branches, and transcript those from the one at the head back to the first one. The caller
+// does not change them.
 func (r *sessionRow) all() []*repo.Message {
 	if len(r.inherited) == 0 {
 		return r.messages
@@ -67,7 +68,11 @@ func (r *sessionRow) path(head int64) (path []*repo.Message) {
 
 // from returns those of ascending messages from a sequence on.
 func from(messages []*repo.Message, sequence int64) []*repo.Message {
-	first, _ := slices.BinarySearchFunc(messages, sequence, func(m *repo.Message, s int64) int { return cmp.Compare(m.Sequence, s) })
+	first, _ := slices.BinarySearchFunc(messages, sequence, func(m *repo.Message,
+		s int64,
+	) int {
+		return cmp.Compare(m.Sequence, s)
+	})
 	return messages[first:]
 }
 
@@ -90,7 +95,8 @@ func (s sessions) Fork(ctx context.Context, id repo.ID, at int64, given repo.New
 		}
 		if taken := s.taken(t, given); len(taken) > 0 {
 			stored := t.sessions.get(taken[0].ID)
-			return rules.Forked(s.options.view, given, chosen, stored.base() == at+1 && stored.inherited[len(stored.inherited)-1] == m, taken...)
+			return rules.Forked(s.options.view, given, chosen, stored.base() == at+1 &&
+				stored.inherited[len(stored.inherited)-1] == m, taken...)
 		}
 		now := t.now()
 		fork, err := t.newSession(given, now)
@@ -110,25 +116,29 @@ func (s sessions) Fork(ctx context.Context, id repo.ID, at int64, given repo.New
 }
 
 func (s sessions) Branches(ctx context.Context, sessionID repo.ID, sequence int64) ([]repo.Branch, error) {
-	return runOn(ctx, unless(rules.CheckSequence("sequence", sequence), s.read), s.session, sessionID, func(_ *tables, r *sessionRow) ([]repo.Branch, error) {
-		m, _ := r.at(sequence)
-		if m == nil {
-			return nil, rules.NoMessage(sequence)
-		}
-		tree := rules.Tree{Parent: m.Follows, Base: r.base(), Next: r.next(), Head: rules.Head(r.follows, r.next()), Inherited: -1}
-		if later := from(r.inherited, m.Follows+1); len(later) > 0 {
-			tree.Inherited = later[0].Sequence
-		}
-		for _, m := range from(r.messages, tree.Parent+1) {
-			if m.Follows != m.Sequence-1 {
-				tree.Marks = append(tree.Marks, rules.Mark{Sequence: m.Sequence, Follows: m.Follows})
+	return runOn(ctx, unless(rules.CheckSequence("sequence", sequence), s.read), s.session, sessionID,
+		func(_ *tables, r *sessionRow) ([]repo.Branch, error) {
+			m, _ := r.at(sequence)
+			if m == nil {
+				return nil, rules.NoMessage(sequence)
 			}
-		}
-		if len(tree.Marks) > rules.MaxMarks {
-			return nil, rules.TooManyMarks()
-		}
-		return tree.Branches(), nil
-	})
+			tree := rules.Tree{
+				Parent: m.Follows, Base: r.base(), Next: r.next(), Head: rules.Head(r.follows, r.next()),
+				Inherited: -1,
+			}
+			if later := from(r.inherited, m.Follows+1); len(later) > 0 {
+				tree.Inherited = later[0].Sequence
+			}
+			for _, m := range from(r.messages, tree.Parent+1) {
+				if m.Follows != m.Sequence-1 {
+					tree.Marks = append(tree.Marks, rules.Mark{Sequence: m.Sequence, Follows: m.Follows})
+				}
+			}
+			if len(tree.Marks) > rules.MaxMarks {
+				return nil, rules.TooManyMarks()
+			}
+			return tree.Branches(), nil
+		})
 }
 
 // kept returns how many of the messages of a session its forks have.

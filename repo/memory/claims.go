@@ -70,7 +70,10 @@ func (p plans) Claim(ctx context.Context, claim repo.Claim) ([]repo.ClaimedPlan,
 // claimPlans first ends the claims that have expired in their last attempt.
 func (t *tables) claimPlans(claim repo.Claim) []repo.ClaimedPlan {
 	choice := rules.Choice{Most: claim.Limit}
-	for _, expired := range t.claims.where(func(c *claimRow) bool { return t.leaseLeft(c.plan) <= 0 && asks(claim, t.plans.get(c.plan).Plan) }) {
+	for _, expired := range t.claims.where(func(c *claimRow) bool {
+		return t.leaseLeft(c.plan) <= 0 &&
+			asks(claim, t.plans.get(c.plan).Plan)
+	}) {
 		switch r := t.plans.get(expired.plan); {
 		case r.Attempt >= r.MaxAttempts:
 			t.endClaim(claim, r)

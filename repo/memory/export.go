@@ -23,12 +23,16 @@ func (s sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 		version, values = state.version, state.from("", "")
 		session := s.snapshot(t, r)
 		linked := each(session.Plans, func(p repo.LinkedPlan) repo.ID { return p.ID })
-		return sessionRow{Session: session, planIDs: linked, messages: slices.Clone(r.all()), inherited: r.inherited, follows: r.follows}, nil
+		return sessionRow{
+			Session: session, planIDs: linked, messages: slices.Clone(r.all()), inherited: r.inherited,
+			follows: r.follows,
+		}, nil
 	})
 	if err != nil {
 		return err
 	}
-	writer, err := export.NewWriter(ctxio.NewWriter(ctx, w), stored.Session, stored.planIDs, export.History{Base: stored.base(), Head: stored.follows})
+	writer, err := export.NewWriter(ctxio.NewWriter(ctx, w), stored.Session, stored.planIDs,
+		export.History{Base: stored.base(), Head: stored.follows})
 	if err != nil {
 		return err
 	}

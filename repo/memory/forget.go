@@ -124,7 +124,10 @@ func (f *forgetter) forgetQuarantine(name string) {
 func (f *forgetter) forgetEntries() {
 	for id, e := range f.entries.all() {
 		about := slices.Contains(f.Plans, e.PlanID) || slices.Contains(f.Sessions, e.SessionID)
-		named := f.in(e.Namespace) && slices.ContainsFunc(f.Names, func(name string) bool { return name == e.Actor || name == e.User || name == e.Project })
+		named := f.in(e.Namespace) && slices.ContainsFunc(f.Names, func(name string) bool {
+			return name == e.Actor ||
+				name == e.User || name == e.Project
+		})
 		if !about && !named {
 			continue
 		}
@@ -142,7 +145,10 @@ func (f *forgetter) forgetEntries() {
 func (f *forgetter) forgetPlan(r *planRow, name string) {
 	changed := &planRow{Plan: r.Plan, events: slices.Clone(r.events), fence: r.fence}
 	busy := rules.IsOpen(r.Plan)
-	made := slices.ContainsFunc(r.events, func(e repo.PlanEvent) bool { return e.Actor == name && e.Transition == repo.TransitionUse })
+	made := slices.ContainsFunc(r.events, func(e repo.PlanEvent) bool {
+		return e.Actor == name &&
+			e.Transition == repo.TransitionUse
+	})
 	used := made && !busy
 	var ran, failed, cancelled bool
 	for i := range changed.events {
@@ -188,13 +194,15 @@ func (f *forgetter) forgetPlan(r *planRow, name string) {
 		unname(&f.planKeys, keyOfPlan(r.SessionID, r.Namespace, r.Key), r.ID)
 		changed.Name, changed.Key, changed.Description, changed.DefinitionOfDone, changed.Trace = "", "", "", "", ""
 		changed.AutomationProfile, changed.AutomationProfileSource, changed.AutomationSnapshot = "", "", json.RawMessage(`{}`)
-		changed.Projects, changed.Arguments, changed.Invariants = []repo.ProjectLink{}, []repo.ArgumentValue{}, []repo.PlanInvariant{}
+		changed.Projects, changed.Arguments, changed.Invariants = []repo.ProjectLink{}, []repo.ArgumentValue{},
+			[]repo.PlanInvariant{}
 	}
 	f.putPlan(changed)
 }
 
 func isErased(m *repo.Message) bool {
-	return m.Content == "erased" && string(m.Metadata) == "{}" && m.Payload == nil && m.Kind+m.CallID+m.Counter == "" && m.Tokens == 0
+	return m.Content == "erased" && string(m.Metadata) == "{}" && m.Payload == nil && m.Kind+m.CallID+m.Counter == "" &&
+		m.Tokens == 0
 }
 
 // forgetMessages replaces those messages of a session that its forks have, and returns their number.
@@ -212,7 +220,8 @@ func (t *tables) forgetMessages(id repo.ID) int64 {
 			}
 			if erased[m] == nil {
 				erased[m] = &repo.Message{
-					SessionID: m.SessionID, ID: m.ID, Sequence: m.Sequence, Role: m.Role, Content: "erased", Metadata: json.RawMessage(`{}`), OccurredAt: m.OccurredAt,
+					SessionID: m.SessionID, ID: m.ID, Sequence: m.Sequence, Role: m.Role, Content: "erased",
+					Metadata: json.RawMessage(`{}`), OccurredAt: m.OccurredAt,
 					CreatedAt: m.CreatedAt, Follows: m.Follows,
 				}
 			}

@@ -28,7 +28,8 @@ func (t *tables) namespaceOf(id repo.ID) (namespace string) {
 // heldPlan reports whether a hold keeps a plan: with its namespace, or with the session that it was made for.
 func (t *tables) heldPlan(r *planRow) bool {
 	session := t.sessions.get(r.SessionID)
-	return t.holds.get(repo.LegalHold{Namespace: r.Namespace}) != nil || !r.SessionID.IsZero() && t.holds.get(repo.LegalHold{SessionID: r.SessionID}) != nil ||
+	return t.holds.get(repo.LegalHold{Namespace: r.Namespace}) != nil ||
+		!r.SessionID.IsZero() && t.holds.get(repo.LegalHold{SessionID: r.SessionID}) != nil ||
 		session != nil && t.held(session.Namespace, session.Owner, session.ID)
 }
 
@@ -59,7 +60,8 @@ func (s sessions) Holds(ctx context.Context, page repo.Page) (repo.List[repo.Leg
 	list, err := rules.HoldList(s.options.view, page)
 	return run(ctx, unless(err, s.read), func(t *tables) (repo.List[repo.LegalHold], error) {
 		found := t.holds.where(func(h *repo.LegalHold) bool {
-			return rules.IsInView(s.options.view, cmp.Or(h.Namespace, t.namespaceOf(h.SessionID))) && rules.CompareHolds(*h, list.After) > 0
+			return rules.IsInView(s.options.view, cmp.Or(h.Namespace, t.namespaceOf(h.SessionID))) &&
+				rules.CompareHolds(*h, list.After) > 0
 		})
 		compare := func(a, b *repo.LegalHold) int { return rules.CompareHolds(*a, *b) }
 		return pageOf(list, found, compare, func(h *repo.LegalHold) repo.LegalHold { return *h })

@@ -20,8 +20,8 @@ func (l leases) in(key repo.LeaseKey) repo.LeaseKey {
 	return key
 }
 
-// check checks that the session or plan is in the view whose lease it is. So it must exist, or have existed: the lease of an id that
-// nobody has yet would be that of whoever gets it.
+// check checks that the session or plan is in the view whose lease it is. So it must exist, or have existed: the lease
+// of an id that nobody has yet would be that of whoever gets it.
 func (l leases) check(t *tables, key repo.LeaseKey) (err error) {
 	id, _ := repo.ParseID(key.Name)
 	switch {
@@ -35,7 +35,9 @@ func (l leases) check(t *tables, key repo.LeaseKey) (err error) {
 }
 
 // on runs an operation on a lease, which returns it with the key that the view knows.
-func (l leases) on(ctx context.Context, way way, key repo.LeaseKey, operation func(*tables) (repo.Lease, error)) (repo.Lease, error) {
+func (l leases) on(ctx context.Context, way way, key repo.LeaseKey,
+	operation func(*tables) (repo.Lease, error),
+) (repo.Lease, error) {
 	return run(ctx, way, func(t *tables) (lease repo.Lease, err error) {
 		if err = l.check(t, key); err == nil {
 			lease, err = operation(t)

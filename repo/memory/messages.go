@@ -11,7 +11,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Append does what a turn of nothing but messages does, with less work. It checks, copies and compares outside of the lock.
+// Append does what a turn of nothing but messages does, with less work. It checks, copies and compares outside of the
+// lock.
 func (s sessions) Append(ctx context.Context, sessionID repo.ID, messages ...repo.NewMessage) ([]repo.Message, error) {
 	given, repeatable, err := rules.NormalizeMessages(messages)
 	if err != nil {
@@ -49,9 +50,11 @@ func (s sessions) Append(ctx context.Context, sessionID repo.ID, messages ...rep
 	return found, nil
 }
 
-// messagesOf returns messages as they are stored. They share one allocation, since they are stored and deleted together.
+// messagesOf returns messages as they are stored. They share one allocation, since they are stored and deleted
+// together.
 func messagesOf(sessionID repo.ID, given []repo.NewMessage, now time.Time) []repo.Message {
-	return each(given, func(m repo.NewMessage) repo.Message { return rules.StoredMessage(m, sessionID, 0, now) }) // normalized: a copy already
+	// normalized: a copy already
+	return each(given, func(m repo.NewMessage) repo.Message { return rules.StoredMessage(m, sessionID, 0, now) })
 }
 
 func (s sessions) Message(ctx context.Context, sessionID, id repo.ID) (repo.Message, error) {
@@ -75,7 +78,9 @@ func (s sessions) MessagesFrom(ctx context.Context, sessionID repo.ID, first int
 	})
 }
 
-func (s sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before int64, limit int) ([]repo.Message, error) {
+func (s sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before int64,
+	limit int,
+) ([]repo.Message, error) {
 	limit, err := rules.CheckPage("before", before, limit)
 	found, err := s.some(ctx, err, sessionID, func(r *sessionRow) []*repo.Message {
 		all := r.transcript()
@@ -103,11 +108,15 @@ func (s sessions) MessagesOfCall(ctx context.Context, sessionID repo.ID, callID 
 	})
 }
 
-// some returns those messages of a session that choose returns, unless the arguments are wrong. They are copied after the lock.
-func (s sessions) some(ctx context.Context, wrong error, sessionID repo.ID, choose func(*sessionRow) []*repo.Message) ([]repo.Message, error) {
-	found, err := runOn(ctx, unless(wrong, s.read), s.session, sessionID, func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
-		return slices.Clone(choose(r)), nil
-	})
+// some returns those messages of a session that choose returns, unless the arguments are wrong. They are copied after
+// the lock.
+func (s sessions) some(ctx context.Context, wrong error, sessionID repo.ID,
+	choose func(*sessionRow) []*repo.Message,
+) ([]repo.Message, error) {
+	found, err := runOn(ctx, unless(wrong, s.read), s.session, sessionID,
+		func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
+			return slices.Clone(choose(r)), nil
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -121,14 +130,19 @@ func (s sessions) Messages(ctx context.Context, sessionID repo.ID, first int64) 
 	return func(yield func(repo.Message, error) bool) {
 		next := first
 		follow(ctx, s.handle, yield, func() (found followed[repo.Message], err error) {
-			chunk, err := runOn(ctx, unless(rules.CheckSequence("from", first), s.read), s.session, sessionID, func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
-				all := r.transcript()
-				rest := from(all, next)
-				if before := all[:len(all)-len(rest)]; next > first && (len(before) == 0 || before[len(before)-1].Sequence != next-1) {
-					return nil, &repo.SequenceConflictError{Kind: "head", ID: sessionID, Expected: next - 1, Next: rules.Head(r.follows, r.next())}
-				}
-				return slices.Clone(rest[:min(streamChunk, len(rest))]), nil
-			})
+			chunk, err := runOn(ctx, unless(rules.CheckSequence("from", first), s.read), s.session, sessionID,
+				func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
+					all := r.transcript()
+					rest := from(all, next)
+					if before := all[:len(all)-len(rest)]; next > first && (len(before) == 0 ||
+						before[len(before)-1].Sequence != next-1) {
+						return nil, &repo.SequenceConflictError{
+							Kind: "head", ID: sessionID, Expected: next - 1,
+							Next: rules.Head(r.follows, r.next()),
+						}
+					}
+					return slices.Clone(rest[:min(streamChunk, len(rest))]), nil
+				})
 			if len(chunk) > 0 {
 				next = chunk[len(chunk)-1].Sequence + 1
 			}

@@ -77,7 +77,10 @@ func (t *tables) sweepPlans(limit int) (swept int) {
 		moved, reason := rules.Overdue(r.Plan)
 		end(r, moved, reason)
 	}
-	for _, c := range first(limit, t.claims.where(func(c *claimRow) bool { return t.leaseLeft(c.plan) <= 0 && t.isOver(c, now) })) {
+	for _, c := range first(limit, t.claims.where(func(c *claimRow) bool {
+		return t.leaseLeft(c.plan) <= 0 && t.isOver(c,
+			now)
+	})) {
 		r := t.plans.get(c.plan)
 		moved, reason := rules.Expired(r.Plan)
 		end(r, moved, reason)
@@ -88,7 +91,10 @@ func (t *tables) sweepPlans(limit int) (swept int) {
 	deleted := 0
 	for _, r := range kept {
 		doomed := t.below(r)
-		if deleted < limit && !slices.ContainsFunc(doomed, func(r *planRow) bool { return rules.IsOpen(r.Plan) || t.heldPlan(r) }) {
+		if deleted < limit && !slices.ContainsFunc(doomed, func(r *planRow) bool {
+			return rules.IsOpen(r.Plan) ||
+				t.heldPlan(r)
+		}) {
 			t.deletePlans(doomed)
 			deleted += len(doomed)
 		}

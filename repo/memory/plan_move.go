@@ -9,7 +9,9 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-func (p plans) Transition(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (repo.Plan, error) {
+func (p plans) Transition(ctx context.Context, id repo.ID, transition repo.Transition,
+	cause repo.Cause,
+) (repo.Plan, error) {
 	cause, err := rules.NormalizeCause(cause, transition)
 	return runOn(ctx, unless(err, p.write), p.plan, id, func(t *tables, r *planRow) (repo.Plan, error) {
 		if _, moves, err := rules.Moved(r.Plan, transition, cause); err == nil && !moves {
@@ -75,21 +77,22 @@ func (t *tables) children(parentID repo.ID) []*planRow {
 }
 
 func (p plans) Progress(ctx context.Context, id repo.ID, progress repo.Progress) (repo.Plan, error) {
-	return runOn(ctx, unless(rules.CheckProgress(progress), p.write), p.plan, id, func(t *tables, r *planRow) (repo.Plan, error) {
-		r, err := t.checkPlan(r, progress.Fence)
-		if err != nil {
-			return repo.Plan{}, err
-		}
-		if r.State != repo.PlanProcessing {
-			return repo.Plan{}, rules.Refuse(r.Plan, repo.TransitionProgress, repo.Cause{})
-		}
-		changed := *r
-		if progress.CompletedStep != nil {
-			changed.LastCompletedStep = rules.ClonePointer(progress.CompletedStep)
-		}
-		set(&changed.LastCheckpointID, progress.CheckpointID)
-		changed.UpdatedAt = t.now()
-		t.putPlan(&changed)
-		return planOf(&changed), nil
-	})
+	return runOn(ctx, unless(rules.CheckProgress(progress), p.write), p.plan, id,
+		func(t *tables, r *planRow) (repo.Plan, error) {
+			r, err := t.checkPlan(r, progress.Fence)
+			if err != nil {
+				return repo.Plan{}, err
+			}
+			if r.State != repo.PlanProcessing {
+				return repo.Plan{}, rules.Refuse(r.Plan, repo.TransitionProgress, repo.Cause{})
+			}
+			changed := *r
+			if progress.CompletedStep != nil {
+				changed.LastCompletedStep = rules.ClonePointer(progress.CompletedStep)
+			}
+			set(&changed.LastCheckpointID, progress.CheckpointID)
+			changed.UpdatedAt = t.now()
+			t.putPlan(&changed)
+			return planOf(&changed), nil
+		})
 }

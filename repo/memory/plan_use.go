@@ -86,7 +86,8 @@ func (t *tables) insertPlan(plan repo.Plan, action repo.Action, use repo.UseActi
 	plan.UpdatedAt = plan.CreatedAt
 	plan.Deadline = rules.DeadlineOf(plan, action.MaxAge)
 	r := &planRow{Plan: plan, events: []repo.PlanEvent{{
-		PlanID: plan.ID, Version: 1, Transition: repo.TransitionUse, To: plan.Stage, Actor: use.Actor, CreatedAt: plan.CreatedAt,
+		PlanID: plan.ID, Version: 1, Transition: repo.TransitionUse, To: plan.Stage, Actor: use.Actor,
+		CreatedAt: plan.CreatedAt,
 	}}}
 	t.putPlan(r)
 	if plan.Key != "" {

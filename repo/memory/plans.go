@@ -35,7 +35,8 @@ func (p plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page)
 	}
 	list, err := rules.PlanList(p.options.view, filter, page)
 	return run(ctx, unless(err, p.read), func(t *tables) (repo.List[repo.Plan], error) {
-		return pageOf(list, t.selectPlans(list.Filter, list.After), func(a, b *planRow) int { return b.ID.Compare(a.ID) }, planOf)
+		return pageOf(list, t.selectPlans(list.Filter, list.After), func(a, b *planRow) int { return b.ID.Compare(a.ID) },
+			planOf)
 	})
 }
 
@@ -48,7 +49,8 @@ func (t *tables) selectPlans(filter repo.PlanFilter, after repo.ID) []*planRow {
 			(filter.Phase == "" || filter.Phase == r.Phase) &&
 			(filter.State == "" || filter.State == r.State) &&
 			(filter.ParentID.IsZero() || filter.ParentID == r.ParentID) &&
-			(filter.Project == "" || slices.ContainsFunc(r.Projects, func(l repo.ProjectLink) bool { return l.Project == filter.Project }))
+			(filter.Project == "" || slices.ContainsFunc(r.Projects,
+				func(l repo.ProjectLink) bool { return l.Project == filter.Project }))
 	}
 	if filter.SessionID.IsZero() {
 		return t.plans.where(selects)
@@ -78,7 +80,8 @@ func (p plans) Counts(ctx context.Context, namespace string, page repo.Page) (re
 			}
 			count := cmp.Or(counts[key], key)
 			count.Count = min(count.Count+1, limits.MaxPlanCount)
-			if since := rules.WaitsSince(r.Plan); r.State == repo.PlanQueued && !since.After(t.now()) && (count.Oldest.IsZero() || since.Before(count.Oldest)) {
+			if since := rules.WaitsSince(r.Plan); r.State == repo.PlanQueued && !since.After(t.now()) &&
+				(count.Oldest.IsZero() || since.Before(count.Oldest)) {
 				count.Oldest = since
 			}
 			counts[key] = count

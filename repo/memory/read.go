@@ -58,8 +58,8 @@ func (s sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapsh
 	return snapshot, nil
 }
 
-// selected returns those of a session's messages that are to be read, and whether there are others before those that fit into
-// read.Tokens.
+// selected returns those of a session's messages that are to be read, and whether there are others before those that
+// fit into read.Tokens.
 func selected(r *sessionRow, read repo.ReadSessions) (messages []*repo.Message, cut bool) {
 	messages = r.transcript()
 	if read.Tokens > 0 {
@@ -73,7 +73,8 @@ func selected(r *sessionRow, read repo.ReadSessions) (messages []*repo.Message, 
 		messages = messages[max(0, len(messages)-read.Last):]
 	}
 	if !read.Since.IsZero() {
-		messages = messages[sort.Search(len(messages), func(i int) bool { return !messages[i].CreatedAt.Before(read.Since) }):]
+		messages = messages[sort.Search(len(messages),
+			func(i int) bool { return !messages[i].CreatedAt.Before(read.Since) }):]
 	}
 	if read.Last == 0 {
 		messages = messages[:min(read.First, len(messages))]

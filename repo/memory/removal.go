@@ -16,7 +16,9 @@ import (
 // remover is removal.Store. It is not for transactions: its tables are the committed ones.
 type remover struct{ *handle }
 
-func (r remover) RemoveTurns(ctx context.Context, _, before time.Time, limit int, dryRun bool) (removed, held int64, next time.Time, err error) {
+func (r remover) RemoveTurns(ctx context.Context, _, before time.Time, limit int,
+	dryRun bool,
+) (removed, held int64, next time.Time, err error) {
 	_, err = rules.CheckStreamRemoval(limit)
 	err = exec(ctx, unless(err, r.write), func(t *tables) error {
 		for _, s := range t.sessions.all() {
@@ -38,7 +40,9 @@ func (r remover) RemoveTurns(ctx context.Context, _, before time.Time, limit int
 	return removed, held, next, err
 }
 
-func (r remover) Idle(ctx context.Context, since map[string]time.Time) (sessions int64, longest time.Duration, err error) {
+func (r remover) Idle(ctx context.Context, since map[string]time.Time) (sessions int64, longest time.Duration,
+	err error,
+) {
 	err = exec(ctx, r.read, func(t *tables) error {
 		for _, s := range t.sessions.all() {
 			at, is := since[s.Namespace]
@@ -68,7 +72,8 @@ func (t *tables) withImported(sessions []repo.ID) []repo.ID {
 	all := slices.Clone(sessions)
 	for _, s := range t.sessions.all() {
 		for _, m := range s.inherited {
-			if of := t.importers.get(m.SessionID); of != nil && slices.Contains(sessions, *of) && !slices.Contains(all, m.SessionID) {
+			if of := t.importers.get(m.SessionID); of != nil && slices.Contains(sessions, *of) &&
+				!slices.Contains(all, m.SessionID) {
 				all = append(all, m.SessionID)
 			}
 		}
@@ -97,7 +102,8 @@ func (r remover) Left(ctx context.Context) (bool, error) {
 func (r remover) HeldFork(ctx context.Context, owner string, namespaces []string) (repo.ID, error) {
 	return run(ctx, r.read, func(t *tables) (repo.ID, error) {
 		for _, s := range t.sessions.all() {
-			if s.Owner == owner && owner != "" && slices.Contains(namespaces, s.Namespace) && slices.ContainsFunc(t.withImported([]repo.ID{s.ID}), t.heldMessages) {
+			if s.Owner == owner && owner != "" && slices.Contains(namespaces, s.Namespace) &&
+				slices.ContainsFunc(t.withImported([]repo.ID{s.ID}), t.heldMessages) {
 				return s.ID, nil
 			}
 		}
@@ -107,7 +113,10 @@ func (r remover) HeldFork(ctx context.Context, owner string, namespaces []string
 
 func (r remover) Made(ctx context.Context, sessions []repo.ID) ([]repo.ID, error) {
 	return run(ctx, r.read, func(t *tables) (made []repo.ID, err error) {
-		for _, top := range t.plans.where(func(p *planRow) bool { return !p.SessionID.IsZero() && slices.Contains(sessions, p.SessionID) }) {
+		for _, top := range t.plans.where(func(p *planRow) bool {
+			return !p.SessionID.IsZero() &&
+				slices.Contains(sessions, p.SessionID)
+		}) {
 			for _, p := range t.below(top) {
 				if !slices.Contains(made, p.ID) {
 					made = append(made, p.ID)
@@ -122,7 +131,10 @@ func (r remover) Judge(ctx context.Context, sessions []repo.ID) ([]removal.Judge
 	return run(ctx, r.read, func(t *tables) (judged []removal.Judgement, err error) {
 		for _, id := range sessions {
 			if s := t.sessions.get(id); s != nil {
-				judged = append(judged, removal.Judgement{ID: id, Held: t.held(s.Namespace, s.Owner, id), InUse: t.inUse(s) != "", Inherited: s.base()})
+				judged = append(judged, removal.Judgement{
+					ID: id, Held: t.held(s.Namespace, s.Owner, id), InUse: t.inUse(s) != "",
+					Inherited: s.base(),
+				})
 			}
 		}
 		return judged, nil
@@ -138,7 +150,8 @@ func (t *tables) inUse(r *sessionRow) rules.InUse {
 			return rules.InUseByPlan
 		}
 	}
-	if lease := t.leases.get(repo.LeaseKey{Kind: repo.LeaseOfSession, Name: r.ID.String()}); lease != nil && lease.ExpiresAt.After(now) {
+	if lease := t.leases.get(repo.LeaseKey{Kind: repo.LeaseOfSession, Name: r.ID.String()}); lease != nil &&
+		lease.ExpiresAt.After(now) {
 		return rules.InUseByLease
 	}
 	if len(t.streams.where(func(s *streamRow) bool {

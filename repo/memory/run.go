@@ -32,7 +32,8 @@ func run[Answer any](ctx context.Context, way way, operation func(*tables) (Answ
 
 // runOn runs an operation on the row that find finds: a session, an action or a plan.
 func runOn[Key, Row, Answer any](
-	ctx context.Context, way way, find func(*tables, Key) (*Row, error), key Key, operation func(*tables, *Row) (Answer, error),
+	ctx context.Context, way way, find func(*tables, Key) (*Row, error), key Key,
+	operation func(*tables, *Row) (Answer, error),
 ) (Answer, error) {
 	return run(ctx, way, func(t *tables) (answer Answer, err error) {
 		row, err := find(t, key)

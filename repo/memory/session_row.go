@@ -58,7 +58,8 @@ func (r *sessionRow) sessionKey() repo.SessionKey {
 	return repo.SessionKey{Namespace: r.Namespace, Key: r.Key}
 }
 
-// snapshot returns a session in the form that callers get, without plans of other namespaces, which the whole store may have linked.
+// snapshot returns a session in the form that callers get, without plans of other namespaces, which the whole store may
+// have linked.
 func (s sessions) snapshot(t *tables, r *sessionRow) repo.Session {
 	session := copyOf(&r.Session)
 	session.Plans = s.linkedPlans(t, r)

@@ -34,7 +34,8 @@ func (s sessions) insert(t *tables, r *sessionRow, now time.Time, details string
 	}
 	t.wake(topic{id: r.ID})
 	s.recordSession(t, now, repo.AuditEntry{
-		Type: events.SessionCreated, Namespace: r.Namespace, Actor: r.Actor, SessionID: r.ID, Details: json.RawMessage(details),
+		Type: events.SessionCreated, Namespace: r.Namespace, Actor: r.Actor, SessionID: r.ID,
+		Details: json.RawMessage(details),
 	})
 	return s.snapshot(t, r)
 }
@@ -62,7 +63,10 @@ func (s sessions) Create(ctx context.Context, given repo.NewSession) (repo.Sessi
 }
 
 func (s sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
-	return runOn(ctx, s.read, s.session, id, func(t *tables, r *sessionRow) (repo.Session, error) { return s.snapshot(t, r), nil })
+	return runOn(ctx, s.read, s.session, id, func(t *tables, r *sessionRow) (repo.Session, error) {
+		return s.snapshot(t,
+			r), nil
+	})
 }
 
 func (s sessions) Find(ctx context.Context, key repo.SessionKey) (repo.ID, error) {
@@ -77,32 +81,36 @@ func (s sessions) Find(ctx context.Context, key repo.SessionKey) (repo.ID, error
 }
 
 func (s sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUpdate) (repo.Session, error) {
-	return runOn(ctx, unless(rules.CheckSessionUpdate(update), s.write), s.editSession, id, func(t *tables, r *sessionRow) (repo.Session, error) {
-		if err := rules.SessionVersion(update, id, r.Version); err != nil {
-			return repo.Session{}, err
-		}
-		metadata := update.Metadata
-		if update.MetadataPatch != nil {
-			var err error
-			if metadata, err = rules.PatchMetadata(r.Metadata, update.MetadataPatch); err != nil {
+	return runOn(ctx, unless(rules.CheckSessionUpdate(update), s.write), s.editSession, id,
+		func(t *tables, r *sessionRow) (repo.Session, error) {
+			if err := rules.SessionVersion(update, id, r.Version); err != nil {
 				return repo.Session{}, err
 			}
-		}
-		if update.Budget != nil && *update.Budget < r.Usage.Cost {
-			return repo.Session{}, &repo.LimitExceededError{Kind: "budget", ID: id, Limit: int64(*update.Budget), Current: int64(r.Usage.Cost)}
-		}
-		set(&r.Actor, update.Actor)
-		set(&r.AutomationProfile, update.AutomationProfile)
-		set(&r.FencedOnly, update.FencedOnly)
-		if metadata != nil {
-			r.Metadata = bytes.Clone(metadata)
-		}
-		if update.Budget != nil || update.RemoveBudget {
-			r.Budget = rules.ClonePointer(update.Budget)
-		}
-		r.Version++
-		return s.snapshot(t, r), nil
-	})
+			metadata := update.Metadata
+			if update.MetadataPatch != nil {
+				var err error
+				if metadata, err = rules.PatchMetadata(r.Metadata, update.MetadataPatch); err != nil {
+					return repo.Session{}, err
+				}
+			}
+			if update.Budget != nil && *update.Budget < r.Usage.Cost {
+				return repo.Session{}, &repo.LimitExceededError{
+					Kind: "budget", ID: id, Limit: int64(*update.Budget),
+					Current: int64(r.Usage.Cost),
+				}
+			}
+			set(&r.Actor, update.Actor)
+			set(&r.AutomationProfile, update.AutomationProfile)
+			set(&r.FencedOnly, update.FencedOnly)
+			if metadata != nil {
+				r.Metadata = bytes.Clone(metadata)
+			}
+			if update.Budget != nil || update.RemoveBudget {
+				r.Budget = rules.ClonePointer(update.Budget)
+			}
+			r.Version++
+			return s.snapshot(t, r), nil
+		})
 }
 
 func (s sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (repo.Usage, error) {
@@ -120,7 +128,8 @@ func (s sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (
 func (s sessions) Delete(ctx context.Context, id repo.ID, conditions ...repo.DeleteIf) (repo.DeletedSession, error) {
 	only, err := rules.DeleteIf(conditions)
 	return runOn(ctx, unless(err, s.write), s.session, id, func(t *tables, r *sessionRow) (repo.DeletedSession, error) {
-		if err := rules.Deletable(id, only, t.held(r.Namespace, r.Owner, id), t.inUse(r), r.Version, r.next(), r.idleSince()); err != nil {
+		if err := rules.Deletable(id, only, t.held(r.Namespace, r.Owner, id), t.inUse(r), r.Version, r.next(),
+			r.idleSince()); err != nil {
 			return repo.DeletedSession{}, err
 		}
 		deleted := repo.DeletedSession{Kept: t.kept(id), Plans: s.linkedPlans(t, r)}
@@ -128,8 +137,12 @@ func (s sessions) Delete(ctx context.Context, id repo.ID, conditions ...repo.Del
 		t.expireStreams(func(row *streamRow) bool { return row.Session == id })
 		deleted.Messages = int64(len(r.messages)) - deleted.Kept
 		t.removeSession(r)
-		details := fmt.Appendf(nil, `{"entity":"session","messages":%d,"plans":%d,"state_keys":%d}`, deleted.Messages+deleted.Kept, len(r.planIDs), deleted.StateKeys)
-		s.recordSession(t, t.now(), repo.AuditEntry{Type: events.EntityDeleted, Namespace: r.Namespace, SessionID: id, Details: details})
+		details := fmt.Appendf(nil, `{"entity":"session","messages":%d,"plans":%d,"state_keys":%d}`,
+			deleted.Messages+deleted.Kept, len(r.planIDs), deleted.StateKeys)
+		s.recordSession(t, t.now(), repo.AuditEntry{
+			Type: events.EntityDeleted, Namespace: r.Namespace, SessionID: id,
+			Details: details,
+		})
 		return deleted, nil
 	})
 }

@@ -10,7 +10,9 @@ import (
 
 // Lists look at every session of the store and sort those that the filter selects, so that nothing maintains an index.
 
-func (s sessions) List(ctx context.Context, filter repo.SessionFilter, page repo.Page) (repo.List[repo.Session], error) {
+func (s sessions) List(ctx context.Context, filter repo.SessionFilter,
+	page repo.Page,
+) (repo.List[repo.Session], error) {
 	if is, err := rules.SelectsInView(s.options.view, &filter.Namespace); !is {
 		return repo.List[repo.Session]{}, err
 	}
@@ -39,19 +41,28 @@ func (s sessions) List(ctx context.Context, filter repo.SessionFilter, page repo
 // activeList is a list by activity.
 type activeList = rules.List[repo.SessionFilter, rules.Place, rules.ActiveSession]
 
-func (s sessions) listActive(ctx context.Context, filter repo.SessionFilter, page repo.Page) (repo.List[repo.Session], error) {
+func (s sessions) listActive(ctx context.Context, filter repo.SessionFilter,
+	page repo.Page,
+) (repo.List[repo.Session], error) {
 	list, err := rules.ActiveSessionList(filter, page)
 	lastFirst := func(a, b *sessionRow) int { return compareActivity(b, a) }
-	return s.byActivity(ctx, list, err, lastFirst, func(r *sessionRow) bool { return list.Filter.Owner == "" || r.Owner == list.Filter.Owner })
+	return s.byActivity(ctx, list, err, lastFirst, func(r *sessionRow) bool {
+		return list.Filter.Owner == "" ||
+			r.Owner == list.Filter.Owner
+	})
 }
 
-func (s sessions) listIdle(ctx context.Context, filter repo.SessionFilter, page repo.Page) (repo.List[repo.Session], error) {
+func (s sessions) listIdle(ctx context.Context, filter repo.SessionFilter,
+	page repo.Page,
+) (repo.List[repo.Session], error) {
 	list, err := rules.IdleSessionList(filter, page)
-	return s.byActivity(ctx, list, err, compareActivity, func(r *sessionRow) bool { return r.idleSince().Before(list.Filter.IdleSince) })
+	return s.byActivity(ctx, list, err, compareActivity,
+		func(r *sessionRow) bool { return r.idleSince().Before(list.Filter.IdleSince) })
 }
 
 func (s sessions) byActivity(
-	ctx context.Context, list activeList, checked error, compare func(a, b *sessionRow) int, selects func(*sessionRow) bool,
+	ctx context.Context, list activeList, checked error, compare func(a, b *sessionRow) int,
+	selects func(*sessionRow) bool,
 ) (repo.List[repo.Session], error) {
 	after := &sessionRow{Session: repo.Session{ID: list.After.ID, UpdatedAt: list.After.CreatedAt}}
 	return run(ctx, unless(checked, s.read), func(t *tables) (repo.List[repo.Session], error) {

@@ -32,7 +32,8 @@ func (s state) Get(ctx context.Context, scope repo.Scope, key string) (repo.Stat
 
 func (s state) Read(ctx context.Context, scopes ...repo.Scope) ([]repo.ScopeState, error) {
 	scopes = slices.Clone(scopes)
-	return run(ctx, unless(rules.CheckStateRead(scopes), s.read), func(t *tables) ([]repo.ScopeState, error) { return s.readScopes(t, scopes) })
+	return run(ctx, unless(rules.CheckStateRead(scopes), s.read),
+		func(t *tables) ([]repo.ScopeState, error) { return s.readScopes(t, scopes) })
 }
 
 // readScopes returns scopes with all of their keys. Errors: repo.NotFoundError,
@@ -70,7 +71,9 @@ func (s state) List(ctx context.Context, scope repo.Scope, prefix string, page r
 	})
 }
 
-func (s state) Change(ctx context.Context, changes []repo.StateChange, conditions ...repo.ScopeVersion) ([]repo.ScopeVersion, error) {
+func (s state) Change(ctx context.Context, changes []repo.StateChange,
+	conditions ...repo.ScopeVersion,
+) ([]repo.ScopeVersion, error) {
 	checked, err := rules.NormalizeStateChanges(repo.ID{}, changes, conditions)
 	checked.InView(s.options.view)
 	return run(ctx, unless(err, s.write), func(t *tables) ([]repo.ScopeVersion, error) {
@@ -130,8 +133,12 @@ func (s state) Erase(ctx context.Context, scopeName string) (int64, error) {
 		}
 		keys := t.removeScope(scope)
 		id := r.id // as PostgreSQL writes a uuid
-		details := fmt.Appendf(nil, `{"entity":"state_scope","id":"%x-%x-%x-%x-%x","keys":%d}`, id[:4], id[4:6], id[6:8], id[8:10], id[10:], keys)
-		t.recordEvent(t.now(), repo.AuditEntry{Type: events.EntityDeleted, Namespace: cmp.Or(s.options.view, repo.DefaultNamespace), Details: details})
+		details := fmt.Appendf(nil, `{"entity":"state_scope","id":"%x-%x-%x-%x-%x","keys":%d}`, id[:4], id[4:6], id[6:8],
+			id[8:10], id[10:], keys)
+		t.recordEvent(t.now(), repo.AuditEntry{
+			Type:      events.EntityDeleted,
+			Namespace: cmp.Or(s.options.view, repo.DefaultNamespace), Details: details,
+		})
 		return keys, nil
 	})
 }

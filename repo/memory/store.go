@@ -20,8 +20,8 @@ type Options struct {
 	// WithoutSessionAudit switches off the audit entries that the store records by
 	// itself when a session is created, imported or deleted.
 	WithoutSessionAudit bool
-	// CountTokens counts the tokens of each message that is appended without NewMessage.Tokens, and TokenCounter names it. It must
-	// not change the message. Nil: they are not counted.
+	// CountTokens counts the tokens of each message that is appended without NewMessage.Tokens, and TokenCounter names it.
+	// It must not change the message. Nil: they are not counted.
 	CountTokens  func(repo.NewMessage) int64
 	TokenCounter string
 	// Clock is what tells the store the time: whatever it notes a time for, and when a
@@ -81,7 +81,8 @@ func New() *Store { return NewWith(Options{}) }
 // NewWith returns an empty store with options.
 func NewWith(options Options) *Store {
 	log := &sealedLog{
-		identity: repo.NewID(), byEntry: map[repo.ID]int64{}, holds: map[heldSubject]auditlog.Hold{}, quarantine: map[poisonKey]auditlog.Poison{},
+		identity: repo.NewID(), byEntry: map[repo.ID]int64{}, holds: map[heldSubject]auditlog.Hold{},
+		quarantine: map[poisonKey]auditlog.Poison{},
 	}
 	return open(&tables{data: data{log: log}, core: &core{
 		clock: options.Clock, turn: make(chan struct{}, 1), served: map[string]int64{}, watches: map[topic]*watch{},
@@ -106,7 +107,10 @@ func open(t *tables, options Options) *Store {
 
 // In returns a view of one namespace: see agentstore.Store.In.
 func (s *Store) In(namespace string) repo.Store {
-	below := &handle{tables: s.tables, options: s.options, closing: s.closing, of: s.handle, ended: rules.CheckNamespace(namespace)}
+	below := &handle{
+		tables: s.tables, options: s.options, closing: s.closing, of: s.handle,
+		ended: rules.CheckNamespace(namespace),
+	}
 	below.options.view = namespace
 	return view{&Store{below}}
 }
@@ -125,9 +129,9 @@ func (s *Store) Removal() removal.Store { return remover{s.handle} }
 // Ping reports whether the store is open. Errors: repo.ErrClosed; the context's.
 func (s *Store) Ping(ctx context.Context) error { return s.usable(ctx) }
 
-// Close waits for the open transaction and for the writers that wait for it, and
-// refuses later operations. It ends those that follow a session. It must not be called inside a transaction, for which it
-// would wait. Closing twice is not an error.
+// Close waits for the open transaction and for the writers that wait for it, and refuses later operations. It ends
+// those that follow a session. It must not be called inside a transaction, for which it would wait. Closing twice is
+// not an error.
 func (s *Store) Close() error {
 	t := s.tables
 	t.mu.Lock()

@@ -94,7 +94,8 @@ func (s streams) Open(ctx context.Context, stream repo.NewStream) (repo.Stream, 
 // checkOpen returns why a stream cannot be opened.
 func (t *tables) checkOpen(stream repo.NewStream) error {
 	row := t.newestStream(stream.Key)
-	if row != nil && rules.StreamGoesOn(&row.Stream, t.now()) && !stream.Session.IsZero() && stream.Session != row.Session {
+	if row != nil && rules.StreamGoesOn(&row.Stream, t.now()) && !stream.Session.IsZero() &&
+		stream.Session != row.Session {
 		return rules.StreamOfOther(stream.Key, row.ID)
 	}
 	return nil
@@ -109,7 +110,10 @@ func (t *tables) openStream(stream repo.NewStream, now time.Time) repo.Stream {
 			opened.parts, opened.Next = append(row.parts, nil), row.Next+1
 		}
 	} else {
-		opened.Stream = repo.Stream{Key: stream.Key, ID: repo.NewID(), Session: stream.Session, Status: repo.StreamOpen, OpenedAt: now}
+		opened.Stream = repo.Stream{
+			Key: stream.Key, ID: repo.NewID(), Session: stream.Session, Status: repo.StreamOpen,
+			OpenedAt: now,
+		}
 		t.streamKeys.put(stream.Key, &opened.ID)
 	}
 	opened.Owner, opened.TTL, opened.Fence = stream.Owner, stream.TTL, t.newFence()
@@ -118,9 +122,11 @@ func (t *tables) openStream(stream repo.NewStream, now time.Time) repo.Stream {
 	return opened.Stream
 }
 
-// writable returns a stream as it is, and as it is to be changed. gone: it has expired. stored is nil if it was removed, or is not in
-// the view.
-func (s streams) writable(t *tables, stream repo.Stream) (row *streamRow, changed streamRow, stored *repo.Stream, gone bool) {
+// writable returns a stream as it is, and as it is to be changed. gone: it has expired. stored is nil if it was
+// removed, or is not in the view.
+func (s streams) writable(t *tables, stream repo.Stream) (row *streamRow, changed streamRow, stored *repo.Stream,
+	gone bool,
+) {
 	now := t.now()
 	if row = t.streams.get(stream.ID); row == nil || !s.has(t, row) {
 		return nil, changed, nil, true
@@ -164,25 +170,26 @@ func (s streams) Fail(ctx context.Context, stream repo.Stream, reason string) er
 }
 
 func (s streams) end(ctx context.Context, stream repo.Stream, status repo.StreamStatus, reason string) error {
-	return exec(ctx, unless(cmp.Or(rules.CheckStream(stream), rules.CheckStreamReason(reason)), s.write), func(t *tables) error {
-		row, changed, stored, gone := s.writable(t, stream)
-		key, newest := rules.InView(s.options.view, stream.Key), int64(0)
-		if row != nil {
-			key = row.Key
-		}
-		if newer := t.newestStream(key); newer != nil {
-			newest = newer.Fence
-		}
-		if ended, err := rules.CheckStreamEnd(stream, stored, gone, newest); ended || err != nil {
+	return exec(ctx, unless(cmp.Or(rules.CheckStream(stream), rules.CheckStreamReason(reason)), s.write),
+		func(t *tables) error {
+			row, changed, stored, gone := s.writable(t, stream)
+			key, newest := rules.InView(s.options.view, stream.Key), int64(0)
+			if row != nil {
+				key = row.Key
+			}
+			if newer := t.newestStream(key); newer != nil {
+				newest = newer.Fence
+			}
+			if ended, err := rules.CheckStreamEnd(stream, stored, gone, newest); ended || err != nil {
+				return err
+			}
+			already, err := rules.EndedStream(stream, &row.Stream, status, reason)
+			if err == nil && !already {
+				changed.Status, changed.Reason = status, reason
+				t.putStream(&changed)
+			}
 			return err
-		}
-		already, err := rules.EndedStream(stream, &row.Stream, status, reason)
-		if err == nil && !already {
-			changed.Status, changed.Reason = status, reason
-			t.putStream(&changed)
-		}
-		return err
-	})
+		})
 }
 
 func (s streams) List(ctx context.Context, sessionID repo.ID, page repo.Page) (repo.List[repo.Stream], error) {
@@ -233,7 +240,11 @@ func (s streams) Delete(ctx context.Context, key string) error {
 
 func (s streams) RemoveExpired(ctx context.Context, limit int) (streams, parts int64, err error) {
 	limit, err = rules.CheckStreamRemoval(limit)
-	removed, err := run(ctx, unless(err, s.write), func(t *tables) (removedStreams, error) { return t.removeStreams(t.now(), limit), nil })
+	removed, err := run(ctx, unless(err, s.write), func(t *tables) (removedStreams,
+		error,
+	) {
+		return t.removeStreams(t.now(), limit), nil
+	})
 	return removed.streams, removed.parts, err
 }
 

@@ -20,7 +20,10 @@ func (s streams) Follow(ctx context.Context, key string, from repo.StreamPositio
 			found := followed[repo.StreamPart]{watch: watch, due: row.ExpiresAt}
 			at.StreamID = row.ID
 			for _, data := range parts {
-				part := repo.StreamPart{StreamID: at.StreamID, Sequence: at.Sequence, Data: bytes.Clone(data), Restart: len(data) == 0}
+				part := repo.StreamPart{
+					StreamID: at.StreamID, Sequence: at.Sequence, Data: bytes.Clone(data),
+					Restart: len(data) == 0,
+				}
 				found.items = append(found.items, part)
 				at = part.Next()
 			}
@@ -37,7 +40,9 @@ func (s streams) Follow(ctx context.Context, key string, from repo.StreamPositio
 }
 
 // look returns a stream and its next parts for a follower, or else what to wait for, unless it has ended.
-func (s streams) look(ctx context.Context, key string, at repo.StreamPosition) (row *streamRow, parts [][]byte, watch *watch, err error) {
+func (s streams) look(ctx context.Context, key string, at repo.StreamPosition) (row *streamRow, parts [][]byte,
+	watch *watch, err error,
+) {
 	err = rules.CheckStreamPosition(key, at)
 	if err == nil && s.tables.base != nil {
 		err = rules.CannotFollowStream()
@@ -74,7 +79,8 @@ func (s streams) FollowSession(ctx context.Context, sessionID repo.ID) iter.Seq2
 					return rules.Deleted(sessionID, !first)
 				}
 				listed := s.ofSession(t, sessionID, repo.Stream{Status: "~"})
-				if found.items = rules.FreshStreams(seen, listed[:min(len(listed), repo.MaxPageSize)], first); len(found.items) == 0 {
+				if found.items = rules.FreshStreams(seen, listed[:min(len(listed), repo.MaxPageSize)],
+					first); len(found.items) == 0 {
 					found.watch = t.watch(topic{id: sessionID})
 				}
 				return nil

@@ -61,7 +61,8 @@ type overlaid interface {
 // tables returns the tables, always in one order.
 func (d *data) tables() []overlaid {
 	return []overlaid{
-		&d.sessions, &d.namespaces, &d.byKey, &d.deletedIDs, &d.importers, &d.holds, &d.actions, &d.plans, &d.planKeys, &d.queue, &d.claims, &d.limits,
+		&d.sessions, &d.namespaces, &d.byKey, &d.deletedIDs, &d.importers, &d.holds, &d.actions, &d.plans, &d.planKeys,
+		&d.queue, &d.claims, &d.limits,
 		&d.scopes, &d.leases, &d.streams, &d.streamKeys, &d.entries,
 	}
 }

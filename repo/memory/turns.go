@@ -23,16 +23,18 @@ func (s storedTurn) messages(r *sessionRow) []*repo.Message {
 }
 
 func (s sessions) Turn(ctx context.Context, sessionID repo.ID, id string) (repo.AppendedTurn, error) {
-	return runOn(ctx, unless(rules.CheckTurnID(id), s.read), s.session, sessionID, func(t *tables, r *sessionRow) (repo.AppendedTurn, error) {
-		stored := r.turns.get(id)
-		if stored == nil {
-			return repo.AppendedTurn{}, &repo.NotFoundError{Kind: "turn", Name: id}
-		}
-		return s.repeated(t, &rules.Turn{SessionID: sessionID}, stored.messages(r), stored.plan), nil
-	})
+	return runOn(ctx, unless(rules.CheckTurnID(id), s.read), s.session, sessionID,
+		func(t *tables, r *sessionRow) (repo.AppendedTurn, error) {
+			stored := r.turns.get(id)
+			if stored == nil {
+				return repo.AppendedTurn{}, &repo.NotFoundError{Kind: "turn", Name: id}
+			}
+			return s.repeated(t, &rules.Turn{SessionID: sessionID}, stored.messages(r), stored.plan), nil
+		})
 }
 
-// AppendTurn checks the turn outside of the lock. So it does so again if the key that names the session has another one by then.
+// AppendTurn checks the turn outside of the lock. So it does so again if the key that names the session has another one
+// by then.
 func (s sessions) AppendTurn(ctx context.Context, given repo.Turn) (result repo.AppendedTurn, err error) {
 	key, named := rules.KeyOfTurn(s.options.view, given)
 	for id := repo.NewID(); ; {
@@ -127,7 +129,9 @@ func (s sessions) sessionOf(t *tables, turn *rules.Turn, now time.Time) (*sessio
 }
 
 // again returns the result of a turn if it is stored already. known are those of its messages that are stored.
-func (s sessions) again(t *tables, turn *rules.Turn, r *sessionRow, known []*repo.Message) (result repo.AppendedTurn, is bool, err error) {
+func (s sessions) again(t *tables, turn *rules.Turn, r *sessionRow,
+	known []*repo.Message,
+) (result repo.AppendedTurn, is bool, err error) {
 	stored := r.turns.get(turn.ID)
 	if stored == nil {
 		stored = &storedTurn{}
@@ -145,7 +149,10 @@ func (s sessions) again(t *tables, turn *rules.Turn, r *sessionRow, known []*rep
 // addTurn adds the messages of a turn, moves the head, and keeps the turn's key.
 func (r *sessionRow) addTurn(turn *rules.Turn, messages []repo.Message, now time.Time) {
 	if turn.ID != "" {
-		r.turns.put(turn.ID, &storedTurn{digest: turn.Digest[:], first: int64(len(r.messages)), count: int64(len(messages)), plan: turn.PlanID, at: now})
+		r.turns.put(turn.ID, &storedTurn{
+			digest: turn.Digest[:], first: int64(len(r.messages)), count: int64(len(messages)),
+			plan: turn.PlanID, at: now,
+		})
 	}
 	r.follows = rules.Follows(turn.After, r.follows, r.next())
 	r.add(messages)
@@ -170,7 +177,8 @@ func (t *tables) planOf(ctx context.Context, turn *rules.Turn) (*repo.Plan, *rep
 // rows returns what a turn depends on. known are those of its messages that are stored.
 func (t *tables) rows(turn *rules.Turn, r *sessionRow, known []*repo.Message, now time.Time) *rules.TurnRows {
 	rows := &rules.TurnRows{
-		Fence: t.fenceOf(r, turn.Fence), Next: r.next(), Head: rules.Head(r.follows, r.next()), Usage: r.Usage, Budget: r.Budget,
+		Fence: t.fenceOf(r, turn.Fence), Next: r.next(), Head: rules.Head(r.follows, r.next()), Usage: r.Usage,
+		Budget: r.Budget,
 	}
 	if len(known) > 0 {
 		rows.Known = known[0].ID

@@ -77,7 +77,9 @@ type followed[Item any] struct {
 }
 
 // follow yields what look finds, one after the other, until look fails, or it has ended.
-func follow[Item any](ctx context.Context, h *handle, yield func(Item, error) bool, look func() (followed[Item], error)) {
+func follow[Item any](ctx context.Context, h *handle, yield func(Item, error) bool,
+	look func() (followed[Item], error),
+) {
 	for {
 		found, err := look()
 		if err == nil && found.watch != nil {

@@ -84,7 +84,9 @@ func stateOf(filter repo.ActionFilter) string {
 	return ""
 }
 
-func (a *actions) Update(ctx context.Context, name string, version int64, definition repo.ActionDefinition) (repo.Action, error) {
+func (a *actions) Update(ctx context.Context, name string, version int64,
+	definition repo.ActionDefinition,
+) (repo.Action, error) {
 	parsed, definition, err := rules.NormalizeActionUpdate(a.view, name, version, definition)
 	if err != nil {
 		return repo.Action{}, err
@@ -97,7 +99,10 @@ func (a *actions) Update(ctx context.Context, name string, version int64, defini
 			return err
 		}
 		if version != 0 && version != stored {
-			return &conn.Answer{Err: &repo.VersionConflictError{Kind: "action", Name: parsed.String(), Expected: version, Actual: stored}}
+			return &conn.Answer{Err: &repo.VersionConflictError{
+				Kind: "action", Name: parsed.String(), Expected: version,
+				Actual: stored,
+			}}
 		}
 		row, err = queries.ActionUpdate(ctx, q, params)
 		return err

@@ -19,7 +19,10 @@ func (s *sessions) Append(ctx context.Context, sessionID repo.ID, messages ...re
 		return nil, err
 	}
 	s.counter.Add(messages)
-	result, err := s.appendOne(ctx, &write.Turn{Turn: &rules.Turn{SessionID: sessionID, Messages: messages, Repeatable: repeatable}})
+	result, err := s.appendOne(ctx, &write.Turn{Turn: &rules.Turn{
+		SessionID: sessionID, Messages: messages,
+		Repeatable: repeatable,
+	}})
 	return result.Messages, err
 }
 
@@ -52,7 +55,8 @@ func (s *sessions) stored(ctx context.Context, sessionID repo.ID, messages []rep
 	for i, message := range messages {
 		ids[i] = convert.UUID(message.ID)
 	}
-	rows, err := run(ctx, s.exec.read, queries.MessageListByIDs, db.MessageListByIDsParams{Ids: ids, SessionID: convert.UUID(sessionID)})
+	rows, err := run(ctx, s.exec.read, queries.MessageListByIDs,
+		db.MessageListByIDsParams{Ids: ids, SessionID: convert.UUID(sessionID)})
 	switch {
 	case err != nil:
 		return nil, err

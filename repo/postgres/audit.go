@@ -34,7 +34,10 @@ func (a *audit) Record(ctx context.Context, entries ...repo.AuditEntry) error {
 // notRecorded is the error of an entry that was neither written nor there. A trigger or a rule
 // that does not belong to the trail does that.
 func notRecorded() error {
-	return &repo.RefusedError{Kind: "database", Reason: "left out an audit entry: a trigger of its owner's did not let it in"}
+	return &repo.RefusedError{
+		Kind:   "database",
+		Reason: "left out an audit entry: a trigger of its owner's did not let it in",
+	}
 }
 
 // recordAudit records distinct entries, and returns how many were new. In a caller's transaction,
@@ -90,8 +93,10 @@ func (a *audit) list(
 	from, before := filter.OccurredFrom, rules.Until(filter.OccurredBefore)
 	params := db.AuditListAscendingParams{
 		Bound: before, MaxRows: int32(limit),
-		PlanID: convert.OptionalUUID(filter.PlanID), SessionID: convert.OptionalUUID(filter.SessionID), UserName: convert.Nullable(filter.User),
-		Type: convert.Nullable(filter.Type), Actor: convert.Nullable(filter.Actor), Project: convert.Nullable(filter.Project),
+		PlanID: convert.OptionalUUID(filter.PlanID), SessionID: convert.OptionalUUID(filter.SessionID),
+		UserName: convert.Nullable(filter.User),
+		Type:     convert.Nullable(filter.Type), Actor: convert.Nullable(filter.Actor),
+		Project:   convert.Nullable(filter.Project),
 		Namespace: convert.Nullable(filter.Namespace),
 	}
 	if filter.OldestFirst {
@@ -120,8 +125,10 @@ func (a *audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (
 	}
 	count, err = run(ctx, filtered(a.exec.read), queries.AuditCount, db.AuditCountParams{
 		OccurredFrom: filter.OccurredFrom, OccurredBefore: rules.Until(filter.OccurredBefore), MaxRows: int32(limit) + 1,
-		PlanID: convert.OptionalUUID(filter.PlanID), SessionID: convert.OptionalUUID(filter.SessionID), UserName: convert.Nullable(filter.User),
-		Actor: convert.Nullable(filter.Actor), Project: convert.Nullable(filter.Project), Type: convert.Nullable(filter.Type),
+		PlanID: convert.OptionalUUID(filter.PlanID), SessionID: convert.OptionalUUID(filter.SessionID),
+		UserName: convert.Nullable(filter.User),
+		Actor:    convert.Nullable(filter.Actor), Project: convert.Nullable(filter.Project),
+		Type:      convert.Nullable(filter.Type),
 		Namespace: convert.Nullable(filter.Namespace),
 	})
 	return min(count, int64(limit)), count > int64(limit), err
@@ -187,13 +194,16 @@ func auditEntryOf(row db.AuditEntry) repo.AuditEntry {
 func auditParams(entries []repo.AuditEntry) db.AuditRecordParams {
 	n := len(entries)
 	p := db.AuditRecordParams{
-		OccurredAts: make([]time.Time, n), Ids: make([]pgtype.UUID, n), Types: make([]string, n), Namespaces: make([]string, n),
-		Actors: make([]string, n), UserNames: make([]string, n), PlanIds: make([]pgtype.UUID, n), SessionIds: make([]pgtype.UUID, n),
-		Projects: make([]string, n), Details: make([]string, n),
+		OccurredAts: make([]time.Time, n), Ids: make([]pgtype.UUID, n), Types: make([]string, n),
+		Namespaces: make([]string, n),
+		Actors:     make([]string, n), UserNames: make([]string, n), PlanIds: make([]pgtype.UUID, n),
+		SessionIds: make([]pgtype.UUID, n),
+		Projects:   make([]string, n), Details: make([]string, n),
 	}
 	for i, e := range entries {
 		p.OccurredAts[i], p.Ids[i], p.Types[i], p.Actors[i] = e.OccurredAt, convert.UUID(e.ID), e.Type, e.Actor
-		p.Namespaces[i], p.UserNames[i], p.PlanIds[i], p.SessionIds[i] = e.Namespace, e.User, convert.UUID(e.PlanID), convert.UUID(e.SessionID)
+		p.Namespaces[i], p.UserNames[i], p.PlanIds[i], p.SessionIds[i] = e.Namespace, e.User, convert.UUID(e.PlanID),
+			convert.UUID(e.SessionID)
 		p.Projects[i], p.Details[i] = e.Project, string(e.Details)
 	}
 	return p

@@ -15,7 +15,9 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
-func (a *auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unsealed, auditlog.HashReader) (auditlog.Seal, error)) (int, error) {
+func (a *auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unsealed,
+	auditlog.HashReader) (auditlog.Seal, error),
+) (int, error) {
 	if err := rules.CheckSealLimit(limit); err != nil {
 		return 0, err
 	}
@@ -73,10 +75,16 @@ func addSeal(ctx context.Context, q db.DBTX, size int64, ids []pgtype.UUID, seal
 		FirstSequence: size, Ids: ids, Hidden: toBytes(seal.Hidden), Hashes: toBytes(seal.Leaves),
 	})
 	if err == nil && added != int64(len(ids)) {
-		err = &conn.Answer{Err: &conn.Error{Sentinel: repo.ErrContention, Cause: errors.New("entries were deleted while they were sealed")}}
+		err = &conn.Answer{Err: &conn.Error{
+			Sentinel: repo.ErrContention,
+			Cause:    errors.New("entries were deleted while they were sealed"),
+		}}
 	}
 	if err == nil {
-		err = queries.AuditAddHashes(ctx, q, db.AuditAddHashesParams{FirstIndex: seal.FirstHash, Hashes: toBytes(seal.Hashes)})
+		err = queries.AuditAddHashes(ctx, q, db.AuditAddHashesParams{
+			FirstIndex: seal.FirstHash,
+			Hashes:     toBytes(seal.Hashes),
+		})
 	}
 	if err != nil {
 		return err
@@ -161,7 +169,10 @@ func (a *auditStore) Leaves(ctx context.Context, from int64, limit int) ([]audit
 	if err != nil {
 		return nil, err
 	}
-	rows, err := run(ctx, a.exec.read, queries.AuditLeaves, db.AuditLeavesParams{FromSequence: from, MaxRows: int32(limit)})
+	rows, err := run(ctx, a.exec.read, queries.AuditLeaves, db.AuditLeavesParams{
+		FromSequence: from,
+		MaxRows:      int32(limit),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +182,8 @@ func (a *auditStore) Leaves(ctx context.Context, from int64, limit int) ([]audit
 func leafOf(row db.AuditLeavesRow) auditlog.Leaf {
 	l := row.AuditLeaf
 	leaf := auditlog.Leaf{
-		Sequence: l.Sequence, EntryID: l.EntryID.Bytes, OccurredAt: l.OccurredAt.UTC(), PrunedBy: convert.OptionalID(l.PrunedBy),
+		Sequence: l.Sequence, EntryID: l.EntryID.Bytes, OccurredAt: l.OccurredAt.UTC(),
+		PrunedBy: convert.OptionalID(l.PrunedBy),
 		Kept: auditlog.Kept{
 			RecordedAt: l.RecordedAt.UTC(), Type: l.Type, Namespace: convert.FromNullable(l.Namespace),
 			PlanID: convert.OptionalID(l.PlanID), SessionID: convert.OptionalID(l.SessionID),
@@ -181,8 +193,10 @@ func leafOf(row db.AuditLeavesRow) auditlog.Leaf {
 	copy(leaf.Hash[:], l.Hash)
 	if row.ID.Valid {
 		entry := sealedEntryOf(db.AuditEntry{
-			ID: row.ID, OccurredAt: *row.OccurredAt, RecordedAt: *row.RecordedAt, Type: *row.Type, Namespace: row.Namespace, PlanID: row.PlanID,
-			SessionID: row.SessionID, Actor: row.Actor, UserName: row.UserName, Project: row.Project, Details: row.Details, Salts: row.Salts,
+			ID: row.ID, OccurredAt: *row.OccurredAt, RecordedAt: *row.RecordedAt, Type: *row.Type, Namespace: row.Namespace,
+			PlanID:    row.PlanID,
+			SessionID: row.SessionID, Actor: row.Actor, UserName: row.UserName, Project: row.Project, Details: row.Details,
+			Salts: row.Salts,
 		})
 		leaf.Entry = &entry
 	}
@@ -209,7 +223,10 @@ func (a *auditStore) Leaf(ctx context.Context, entryID repo.ID) (auditlog.Leaf, 
 }
 
 func (a *auditStore) Checkpoint(ctx context.Context) (auditlog.Checkpoint, error) {
-	row, err := ask(ctx, a.exec.read, func(q db.DBTX) (db.AuditCheckpoint, error) { return queries.AuditCheckpointGet(ctx, q) })
+	row, err := ask(ctx, a.exec.read, func(q db.DBTX) (db.AuditCheckpoint, error) {
+		return queries.AuditCheckpointGet(ctx,
+			q)
+	})
 	if err != nil {
 		return auditlog.Checkpoint{}, conn.OrMissing(err, &repo.NotFoundError{Kind: "audit checkpoint"})
 	}

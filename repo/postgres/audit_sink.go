@@ -59,7 +59,8 @@ func (s *sink) connect(ctx context.Context) error {
 // failed translates an error. It closes the connection if its server takes no writes,
 // for example after a failover: the next connection may reach the one that does.
 func (s *sink) failed(ctx context.Context, err error) error {
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && (pgErr.Code == conn.ReadOnlyTransaction || conn.EndsConnection(pgErr)) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && (pgErr.Code == conn.ReadOnlyTransaction ||
+		conn.EndsConnection(pgErr)) {
 		_ = s.conn.Close(ctx)
 	}
 	return conn.Meaning(ctx, err, conn.Committing)

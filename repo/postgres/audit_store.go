@@ -38,7 +38,8 @@ func (a *auditStore) Prune(ctx context.Context, prune auditlog.Prune) (pruned au
 			return pruned, err
 		}
 	}
-	next := db.AuditPrunableParams{AfterID: convert.UUID(repo.ID{}), Before: prune.Before, Types: append([]string{}, prune.Types...)}
+	types := append([]string{}, prune.Types...)
+	next := db.AuditPrunableParams{AfterID: convert.UUID(repo.ID{}), Before: prune.Before, Types: types}
 	for {
 		page, err := run(ctx, a.exec.read, queries.AuditPrunable, next)
 		if err != nil {
@@ -61,7 +62,10 @@ func (a *auditStore) Prune(ctx context.Context, prune auditlog.Prune) (pruned au
 	if err := (&audit{base{exec: a.exec}}).Record(ctx, entry); err != nil {
 		return pruned, err
 	}
-	batch := db.AuditPruneBatchParams{AfterOccurredAt: next.AfterOccurredAt, AfterID: next.AfterID, ByEntry: convert.UUID(entry.ID), MaxRows: pruneRows}
+	batch := db.AuditPruneBatchParams{
+		AfterOccurredAt: next.AfterOccurredAt, AfterID: next.AfterID,
+		ByEntry: convert.UUID(entry.ID), MaxRows: pruneRows,
+	}
 	for {
 		began := time.Now()
 		done, err := a.pruneBatch(ctx, batch)
@@ -78,7 +82,9 @@ func (a *auditStore) Prune(ctx context.Context, prune auditlog.Prune) (pruned au
 }
 
 // pruneBatch removes one batch in a transaction of its own.
-func (a *auditStore) pruneBatch(ctx context.Context, batch db.AuditPruneBatchParams) (done db.AuditPruneBatchRow, err error) {
+func (a *auditStore) pruneBatch(ctx context.Context, batch db.AuditPruneBatchParams) (done db.AuditPruneBatchRow,
+	err error,
+) {
 	err = a.exec.atomically(ctx, func(q db.DBTX) (err error) {
 		if err = queries.AuditPruneBegin(ctx, q); err == nil {
 			done, err = queries.AuditPruneBatch(ctx, q, batch)

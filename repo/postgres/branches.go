@@ -12,8 +12,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
-// Fork creates the session as Create does, and adds the row that says of what it is a fork. The counter row of the session that
-// is forked is written, so that a deletion of that, at whatever isolation level, meets the fork.
+// Fork creates the session as Create does, and adds the row that says of what it is a fork. The counter row of the
+// session that is forked is written, so that a deletion of that, at whatever isolation level, meets the fork.
 func (s *sessions) Fork(ctx context.Context, id repo.ID, at int64, given repo.NewSession) (repo.Session, error) {
 	chosen := !given.ID.IsZero()
 	given, err := rules.NormalizeFork(s.view, at, given)
@@ -47,7 +47,10 @@ func (s *sessions) Fork(ctx context.Context, id repo.ID, at int64, given repo.Ne
 		}
 		created = rules.StoredSession(given, row.CreatedAt.UTC(), row.UpdatedAt.UTC())
 		created.MessageCount = at + 1
-		return queries.ForkInsert(ctx, q, db.ForkInsertParams{SessionID: convert.UUID(given.ID), ParentID: found.Owner, Base: at + 1, Depth: found.Depth + 1})
+		return queries.ForkInsert(ctx, q, db.ForkInsertParams{
+			SessionID: convert.UUID(given.ID), ParentID: found.Owner,
+			Base: at + 1, Depth: found.Depth + 1,
+		})
 	})
 	if err != nil {
 		return repo.Session{}, s.exec.noted(err)
@@ -58,7 +61,9 @@ func (s *sessions) Fork(ctx context.Context, id repo.ID, at int64, given repo.Ne
 }
 
 // forked returns the answer for a fork that found an existing session, or that one with its id was deleted.
-func (s *sessions) forked(ctx context.Context, q db.DBTX, given repo.NewSession, chosen bool, of db.ForkIsOfParams) (repo.Session, error) {
+func (s *sessions) forked(ctx context.Context, q db.DBTX, given repo.NewSession, chosen bool,
+	of db.ForkIsOfParams,
+) (repo.Session, error) {
 	in := &sessions{base: base{exec: bound{tx: q.(pgx.Tx)}, view: s.view}, audited: s.audited}
 	stored, err := in.taken(ctx, given.ID, given.Namespace, given.Key)
 	switch {
@@ -104,7 +109,8 @@ func (s *sessions) Branches(ctx context.Context, sessionID repo.ID, sequence int
 	}
 	first := rows[0]
 	tree := rules.Tree{
-		Parent: *first.Parent, Base: first.Base, Next: first.NextSequence, Head: rules.Head(first.Follows, first.NextSequence), Inherited: first.Inherited,
+		Parent: *first.Parent, Base: first.Base, Next: first.NextSequence,
+		Head: rules.Head(first.Follows, first.NextSequence), Inherited: first.Inherited,
 	}
 	for _, row := range rows {
 		if row.MarkSequence >= 0 {

@@ -62,7 +62,8 @@ func (s *sessions) deleteLocked(ctx context.Context, q db.DBTX, all ...*removal.
 	}
 	for i, d := range all {
 		row := rows[i]
-		if d.Err = rules.Deletable(d.ID, d.If, row.Held, rules.InUse(row.InUse), row.Version, row.NextSequence, row.ActiveAt.UTC()); d.Err != nil {
+		if d.Err = rules.Deletable(d.ID, d.If, row.Held, rules.InUse(row.InUse), row.Version, row.NextSequence,
+			row.ActiveAt.UTC()); d.Err != nil {
 			continue
 		}
 		var kept int64
@@ -71,7 +72,10 @@ func (s *sessions) deleteLocked(ctx context.Context, q db.DBTX, all ...*removal.
 				return false, err
 			}
 		}
-		d.Deleted = repo.DeletedSession{Messages: row.Messages - kept, Kept: kept, Plans: convert.LinkedPlans(s.view, row.Plans), StateKeys: row.StateKeys}
+		d.Deleted = repo.DeletedSession{
+			Messages: row.Messages - kept, Kept: kept,
+			Plans: convert.LinkedPlans(s.view, row.Plans), StateKeys: row.StateKeys,
+		}
 		remains = remains || row.HasStreams
 	}
 	return remains, nil

@@ -22,8 +22,8 @@ import (
 type executor interface {
 	// read runs statements that change nothing.
 	read(ctx context.Context, statements func(db.DBTX) error) error
-	// readTogether runs statements that change nothing in one round trip, with those between the first and the last ones, unless all see
-	// one snapshot.
+	// readTogether runs statements that change nothing in one round trip, with those between the first and the last ones,
+	// unless all see one snapshot.
 	readTogether(ctx context.Context, first, between, last conn.Pipeline) error
 	// write runs one statement that changes something.
 	write(ctx context.Context, statement func(db.DBTX) error) error
@@ -44,8 +44,8 @@ type executor interface {
 	known(ctx context.Context, key repo.SessionKey) (repo.ID, bool, error)
 	learn(key repo.SessionKey, id repo.ID)
 	noted(err error) error
-	// branched reports whether a session is known to have branches, or to be a fork, and branch notes it: its transcript is not
-	// all of its messages.
+	// branched reports whether a session is known to have branches, or to be a fork, and branch notes it: its transcript
+	// is not all of its messages.
 	branched(id repo.ID) bool
 	branch(id repo.ID)
 	// changed says what an operation has changed, other than by append, for those who follow it, or wait for it.
@@ -135,7 +135,8 @@ func (p *pooled) sees(context.Context, func(db.DBTX) error) error { return nil }
 // atomically runs the statements again if the database aborted them because of another
 // transaction, for example in a deadlock.
 func (p *pooled) atomically(ctx context.Context, statements func(db.DBTX) error) error {
-	return p.untilItStays(ctx, func(tx pgx.Tx) error { return conn.Meaning(ctx, statements(tx), conn.Reading) }, func(int) {})
+	return p.untilItStays(ctx, func(tx pgx.Tx) error { return conn.Meaning(ctx, statements(tx), conn.Reading) },
+		func(int) {})
 }
 
 func (p *pooled) changed(news ...news) { p.live.changed(news...) }

@@ -120,11 +120,16 @@ func (s *sessions) Import(ctx context.Context, r io.Reader, restore bool) (repo.
 }
 
 // importLinks links the session to the plans of the document, which must all exist.
-func (s *sessions) importLinks(ctx context.Context, q db.DBTX, sessionID repo.ID, ids []repo.ID) ([]repo.LinkedPlan, error) {
+func (s *sessions) importLinks(ctx context.Context, q db.DBTX, sessionID repo.ID,
+	ids []repo.ID,
+) ([]repo.LinkedPlan, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	params := db.PlanLinkAllParams{SessionID: convert.UUID(sessionID), PlanIds: convert.UUIDs(ids), View: convert.Nullable(s.view)}
+	params := db.PlanLinkAllParams{
+		SessionID: convert.UUID(sessionID), PlanIds: convert.UUIDs(ids),
+		View: convert.Nullable(s.view),
+	}
 	if _, err := queries.PlanLinkAll(ctx, q, params); err != nil {
 		return nil, err
 	}
@@ -141,7 +146,9 @@ func (s *sessions) importLinks(ctx context.Context, q db.DBTX, sessionID repo.ID
 	return linked, nil
 }
 
-func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Session, first int64, restore bool) error {
+func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Session, first int64,
+	restore bool,
+) error {
 	for more := restore; more; { // what its deletion has left goes first
 		var err error
 		batch := db.SessionRemoveOfParams{MaxRows: limits.MaxStreamRemoval, ID: convert.UUID(session.ID)}
@@ -180,7 +187,10 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 	case created > 0 && kept: // of one that was deleted
 		return &conn.Answer{Err: rules.ImportForked(session.ID)}
 	case created > 0 && restore && first > 0: // a fork
-		return queries.ForkYield(ctx, q, db.ForkYieldParams{Other: convert.UUID(repo.NewID()), SessionID: convert.UUID(session.ID)})
+		return queries.ForkYield(ctx, q, db.ForkYieldParams{
+			Other:     convert.UUID(repo.NewID()),
+			SessionID: convert.UUID(session.ID),
+		})
 	case created > 0:
 		return nil
 	}
@@ -201,7 +211,10 @@ func (s *sessions) whyNotImported(ctx context.Context, q db.DBTX, session repo.S
 	if restore {
 		otherThan = &session.Namespace
 	}
-	switch deleted, err := queries.SessionWasDeleted(ctx, q, db.SessionWasDeletedParams{ID: convert.UUID(session.ID), OtherThan: otherThan}); {
+	switch deleted, err := queries.SessionWasDeleted(ctx, q, db.SessionWasDeletedParams{
+		ID:        convert.UUID(session.ID),
+		OtherThan: otherThan,
+	}); {
 	case err != nil:
 		return err
 	case deleted:
@@ -210,8 +223,8 @@ func (s *sessions) whyNotImported(ctx context.Context, q db.DBTX, session repo.S
 	return &conn.Error{Sentinel: repo.ErrContention, Cause: errVanished}
 }
 
-// importMessages stores the reader's messages and returns the next sequence. Those that a fork has of others are stored as what a
-// session that was deleted has left.
+// importMessages stores the reader's messages and returns the next sequence. Those that a fork has of others are stored
+// as what a session that was deleted has left.
 func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *export.Reader) (int64, error) {
 	base, other := reader.History().Base, convert.UUID(repo.NewID())
 	if base > 0 {
@@ -219,11 +232,17 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 		if err := queries.ForkInsert(ctx, q, fork); err != nil {
 			return 0, err
 		}
-		if err := queries.ForkImport(ctx, q, db.ForkImportParams{SessionID: other, Importer: convert.UUID(sessionID)}); err != nil {
+		if err := queries.ForkImport(ctx, q, db.ForkImportParams{
+			SessionID: other,
+			Importer:  convert.UUID(sessionID),
+		}); err != nil {
 			return 0, err
 		}
 	}
-	i := &messageImport{reader: reader, session: convert.UUID(sessionID), other: other, count: base, branches: reader.History().Head != nil}
+	i := &messageImport{
+		reader: reader, session: convert.UUID(sessionID), other: other, count: base,
+		branches: reader.History().Head != nil,
+	}
 	for more := true; more; {
 		var err error
 		if more, err = i.store(ctx, q); err != nil {
@@ -231,7 +250,10 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 		}
 	}
 	if i.branches {
-		if err := queries.BranchImport(ctx, q, db.BranchImportParams{SessionID: i.session, Follows: reader.History().Head}); err != nil {
+		if err := queries.BranchImport(ctx, q, db.BranchImportParams{
+			SessionID: i.session,
+			Follows:   reader.History().Head,
+		}); err != nil {
 			return 0, err
 		}
 	}

@@ -30,7 +30,10 @@ func acquire(ctx context.Context, q db.DBTX, lease repo.NewLease) (row db.LeaseG
 	case repo.LeaseOfSession:
 		take.SessionID = convert.UUID(id)
 		told := db.FenceSessionParams{SessionID: take.SessionID, Namespace: namespace, Owner: lease.Owner}
-		conn.Do(ctx, lock, queries.FenceLockSession, db.FenceLockSessionParams{SessionID: told.SessionID, Namespace: namespace})
+		conn.Do(ctx, lock, queries.FenceLockSession, db.FenceLockSessionParams{
+			SessionID: told.SessionID,
+			Namespace: namespace,
+		})
 		conn.Do(ctx, tell, queries.FenceSession, told)
 	case repo.LeaseOfPlan:
 		take.PlanID = convert.UUID(id)
@@ -66,7 +69,10 @@ func admitPlan(ctx context.Context, q db.DBTX, id repo.ID, fence int64) error {
 	if fence == 0 {
 		return nil
 	}
-	latest, err := queries.FenceCatchUpPlan(ctx, q, db.FenceCatchUpPlanParams{PlanID: convert.UUID(id), Namespace: convert.LeaseNamespace})
+	latest, err := queries.FenceCatchUpPlan(ctx, q, db.FenceCatchUpPlanParams{
+		PlanID:    convert.UUID(id),
+		Namespace: convert.LeaseNamespace,
+	})
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 )
 
-// filtered returns a way for queries with optional filters, and rewrites the query for those that are set. An optional filter is written
+// filtered returns a way for queries with optional filters, and rewrites the query for those that are set. An optional
+// filter is written
 //
 //	AND ($3::text IS NULL OR e.actor = $3::text)
 //

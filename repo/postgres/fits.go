@@ -11,8 +11,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// fits bounds the bytes of the rows of a list. What is beyond limits.MaxReadBytes is not kept in memory, but for one row, which tells
-// that there is a next page, and which rules.PageOf leaves out.
+// fits bounds the bytes of the rows of a list. What is beyond limits.MaxReadBytes is not kept in memory, but for one
+// row, which tells that there is a next page, and which rules.PageOf leaves out.
 type fits struct{ cut bool }
 
 // in returns a way for a query that reads a list.
@@ -29,7 +29,8 @@ func (f *fits) of(rows pgx.Rows) (pgx.Rows, error) {
 
 // listed reads a page of a list that was checked.
 func listed[Row, Filter, Place, Entity any](
-	by way, list rules.List[Filter, Place, Entity], err error, read func(way) ([]Row, error), entityOf func(Row) (Entity, error),
+	by way, list rules.List[Filter, Place, Entity], err error, read func(way) ([]Row, error),
+	entityOf func(Row) (Entity, error),
 ) (page repo.List[Entity], _ error) {
 	var fit fits
 	var rows []Row

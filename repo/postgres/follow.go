@@ -60,8 +60,10 @@ func (s *sessions) Follow(ctx context.Context, sessionID repo.ID, from int64) it
 	}
 }
 
-// follow follows the messages that are the session's own, after those that a fork has of others: a fork is found by the gap.
-func (s *sessions) follow(ctx context.Context, p *pooled, sessionID repo.ID, from int64) iter.Seq2[repo.Message, error] {
+// follow follows the messages that are the session's own, after those that a fork has of others: a fork is found by the
+// gap.
+func (s *sessions) follow(ctx context.Context, p *pooled, sessionID repo.ID, from int64) iter.Seq2[repo.Message,
+	error] {
 	return func(yield func(repo.Message, error) bool) {
 		for began := false; ; began = true {
 			var gap error
@@ -110,7 +112,9 @@ func messageBytes(m repo.Message) int {
 }
 
 // readMessages implements follow.Config.Read.
-func (l *live) readMessages(ctx context.Context, positions []follow.Position[repo.ID]) ([]follow.Found[repo.Message], error) {
+func (l *live) readMessages(ctx context.Context, positions []follow.Position[repo.ID]) ([]follow.Found[repo.Message],
+	error,
+) {
 	params := db.MessageListNewsParams{}
 	params.SessionIds, params.FromSequences, params.MaxRows, params.MaxBytes = newsParams(positions)
 	scanner := &newsScanner{positions: positions}
@@ -141,8 +145,9 @@ func endAtGap(found *follow.Found[repo.Message], from int64) {
 	}
 }
 
-// newsParams returns positions as the arrays that a statement unnests, and how many rows it may return for each, and bytes for all.
-// The statement reads all these rows to choose among them. So it gets, for one position, as many as should fit.
+// newsParams returns positions as the arrays that a statement unnests, and how many rows it may return for each, and
+// bytes for all. The statement reads all these rows to choose among them. So it gets, for one position, as many as
+// should fit.
 func newsParams(positions []follow.Position[repo.ID]) (ids []pgtype.UUID, froms []int64, rows int32, bytes int64) {
 	for _, p := range positions {
 		ids, froms = append(ids, convert.UUID(p.Key)), append(froms, p.From)

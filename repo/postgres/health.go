@@ -18,8 +18,8 @@ type Health struct {
 	Holders []Holder
 	// Tables are those whose rows are changed or deleted often, by the number of dead versions.
 	Tables []TableHealth
-	// Compression is how the server compresses the content of messages from now on: "lz4" or "pglz". With pglz (PostgreSQL 13, or a
-	// server built without lz4) texts of 100 kB take twice the time.
+	// Compression is how the server compresses the content of messages from now on: "lz4" or "pglz". With pglz (PostgreSQL
+	// 13, or a server built without lz4) texts of 100 kB take twice the time.
 	Compression string
 }
 
@@ -48,8 +48,8 @@ type TableHealth struct {
 	VacuumedAt time.Time
 }
 
-// Health asks the server, with three statements. With an error it has the Stats alone. It reads no table of the store's, and
-// has nothing of what is stored. Errors: repo.ErrUnavailable, repo.ErrPermission, repo.ErrSchema,
+// Health asks the server, with three statements. With an error it has the Stats alone. It reads no table of the
+// store's, and has nothing of what is stored. Errors: repo.ErrUnavailable, repo.ErrPermission, repo.ErrSchema,
 // repo.ErrClosed, and the context's.
 func (s *Store) Health(ctx context.Context) (Health, error) {
 	var holders []db.HealthHoldersRow

@@ -14,7 +14,10 @@ func (s *sessions) Hold(ctx context.Context, hold repo.LegalHold) error {
 	if err := s.checkSession(ctx, hold.SessionID, rules.CheckLegalHold(s.view, hold, false)); err != nil {
 		return err
 	}
-	params := db.HoldInsertParams{Namespace: hold.Namespace, Owner: hold.Owner, SessionID: convert.UUID(hold.SessionID), Reason: hold.Reason}
+	params := db.HoldInsertParams{
+		Namespace: hold.Namespace, Owner: hold.Owner, SessionID: convert.UUID(hold.SessionID),
+		Reason: hold.Reason,
+	}
 	return s.exec.noted(s.exec.atomically(ctx, func(q db.DBTX) error {
 		inserted, err := conn.After(ctx, q,
 			func(q db.DBTX) error { return queries.HoldChange(ctx, q) },
@@ -34,7 +37,10 @@ func (s *sessions) Release(ctx context.Context, hold repo.LegalHold) error {
 		return err
 	}
 	return s.exec.write(ctx, func(q db.DBTX) error {
-		return queries.HoldDelete(ctx, q, db.HoldDeleteParams{Namespace: hold.Namespace, Owner: hold.Owner, SessionID: convert.UUID(hold.SessionID)})
+		return queries.HoldDelete(ctx, q, db.HoldDeleteParams{
+			Namespace: hold.Namespace, Owner: hold.Owner,
+			SessionID: convert.UUID(hold.SessionID),
+		})
 	})
 }
 
@@ -42,11 +48,16 @@ func (s *sessions) Holds(ctx context.Context, page repo.Page) (repo.List[repo.Le
 	list, err := rules.HoldList(s.view, page)
 	return listed(s.exec.read, list, err, func(by way) ([]db.SessionHold, error) {
 		return run(ctx, by, queries.HoldList, db.HoldListParams{
-			AfterNamespace: list.After.Namespace, AfterOwner: list.After.Owner, AfterSessionID: convert.UUID(list.After.SessionID),
-			View: convert.Nullable(s.view), MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
+			AfterNamespace: list.After.Namespace, AfterOwner: list.After.Owner,
+			AfterSessionID: convert.UUID(list.After.SessionID),
+			// one extra row tells whether there is a next page
+			View: convert.Nullable(s.view), MaxRows: int32(list.Limit) + 1,
 		})
 	}, func(row db.SessionHold) (repo.LegalHold, error) {
-		return repo.LegalHold{SessionID: row.SessionID.Bytes, Namespace: row.Namespace, Owner: row.Owner, Reason: row.Reason, CreatedAt: row.CreatedAt.UTC()}, nil
+		return repo.LegalHold{
+			SessionID: row.SessionID.Bytes, Namespace: row.Namespace, Owner: row.Owner, Reason: row.Reason,
+			CreatedAt: row.CreatedAt.UTC(),
+		}, nil
 	})
 }
 

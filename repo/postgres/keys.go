@@ -21,7 +21,10 @@ func (s *sessions) Find(ctx context.Context, key repo.SessionKey) (repo.ID, erro
 	if id, known, err := s.exec.known(ctx, normal); known || err != nil {
 		return id, s.found("session", id, normal.Namespace, err)
 	}
-	id, err := run(ctx, s.exec.read, queries.SessionFind, db.SessionFindParams{Namespace: normal.Namespace, Key: normal.Key})
+	id, err := run(ctx, s.exec.read, queries.SessionFind, db.SessionFindParams{
+		Namespace: normal.Namespace,
+		Key:       normal.Key,
+	})
 	switch {
 	case conn.IsNoRows(err):
 		return repo.ID{}, &repo.NotFoundError{Kind: "session", Name: normal.Key, Namespace: normal.Namespace}

@@ -11,8 +11,8 @@ import (
 // concurrent use.
 type known struct {
 	namespaces cache.Cache[entity, unique.Handle[string]]
-	// outside is what is known outside of the transaction, if this is of one. What that makes is known only in it: if it is
-	// rolled back, somebody else may get an id that its caller has chosen.
+	// outside is what is known outside of the transaction, if this is of one. What that makes is known only in it: if it
+	// is rolled back, somebody else may get an id that its caller has chosen.
 	outside *known
 }
 

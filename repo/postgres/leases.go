@@ -28,8 +28,8 @@ func (l *leases) in(key repo.LeaseKey) repo.LeaseKey {
 	return key
 }
 
-// enter returns a key as what is shared by views knows it. It checks that the session or plan is in the view whose lease it is. So it
-// must exist: the lease of an id that nobody has yet would be that of whoever gets it.
+// enter returns a key as what is shared by views knows it. It checks that the session or plan is in the view whose
+// lease it is. So it must exist: the lease of an id that nobody has yet would be that of whoever gets it.
 func (l *leases) enter(ctx context.Context, key repo.LeaseKey, checked error) (repo.LeaseKey, error) {
 	id, _ := repo.ParseID(key.Name)
 	switch key.Kind {
@@ -92,7 +92,10 @@ func (l *leases) openSlots(ctx context.Context, lease repo.NewLease) (open []rep
 	held := make(map[repo.LeaseKey]repo.Lease, len(rows))
 	for _, row := range rows {
 		key := l.in(repo.LeaseKey{Kind: lease.Key.Kind, Name: row.Name})
-		held[key] = convert.Lease(key, db.LeaseGetRow{Owner: row.Owner, Fence: row.Fence, AcquiredAt: row.AcquiredAt, ExpiresAt: row.ExpiresAt})
+		held[key] = convert.Lease(key, db.LeaseGetRow{
+			Owner: row.Owner, Fence: row.Fence, AcquiredAt: row.AcquiredAt,
+			ExpiresAt: row.ExpiresAt,
+		})
 	}
 	return rules.OpenSlots(lease, held)
 }
@@ -132,8 +135,8 @@ func (l *leases) Renew(ctx context.Context, lease repo.Lease, ttl time.Duration)
 	return outOfView(l.renew(ctx, lease, ttl))
 }
 
-// renew renews a lease with others, or, if it is locked or lost, alone. That finds no row if the lease is lost, which it stays: an
-// earlier attempt that arrives late finds none either.
+// renew renews a lease with others, or, if it is locked or lost, alone. That finds no row if the lease is lost, which
+// it stays: an earlier attempt that arrives late finds none either.
 func (l *leases) renew(ctx context.Context, lease repo.Lease, ttl time.Duration) (repo.Lease, error) {
 	if pool, ok := l.exec.(*pooled); ok {
 		together := &renewing{lease: lease, ttl: ttl}
@@ -185,7 +188,10 @@ func (l *leases) ReleaseAll(ctx context.Context, owner string) (released int64, 
 	if err := rules.CheckLeaseOwner(owner); err != nil {
 		return 0, err
 	}
-	params := db.LeaseReleaseAllParams{Namespaces: []string{convert.LeaseNamespace}, Owner: owner, View: convert.Nullable(l.view)}
+	params := db.LeaseReleaseAllParams{
+		Namespaces: []string{convert.LeaseNamespace}, Owner: owner,
+		View: convert.Nullable(l.view),
+	}
 	if l.view != "" && l.view != convert.LeaseNamespace {
 		params.Namespaces = append(params.Namespaces, l.view)
 	}

@@ -76,10 +76,22 @@ func newLive(conns conn.Conns) *live {
 	l.listener = follow.NewListener(follow.ListenerConfig{Connect: l.connect, Connected: l.connected, Heard: l.heard})
 	l.messages = newHub(l, l.readMessages, l.moved, messageBytes)
 	l.parts = newHub(l, l.readParts, l.movedStreams, func(p repo.StreamPart) int { return len(p.Data) })
-	l.streams = follow.NewWaiters(follow.WaitersConfig[openStreams]{Poll: l.otherStreams, Passes: conn.IsPassing, Interval: l.interval})
-	l.claims = follow.NewWaiters(follow.WaitersConfig[repo.Claim]{Poll: l.claimable, Passes: conn.IsPassing, Interval: l.interval})
-	l.free = follow.NewWaiters(follow.WaitersConfig[repo.NewLease]{Poll: l.freeLeases, Passes: conn.IsPassing, Interval: l.interval, Ordered: true})
-	l.ended = follow.NewWaiters(follow.WaitersConfig[repo.Lease]{Poll: l.endedLeases, Passes: conn.IsPassing, Interval: l.interval})
+	l.streams = follow.NewWaiters(follow.WaitersConfig[openStreams]{
+		Poll: l.otherStreams, Passes: conn.IsPassing,
+		Interval: l.interval,
+	})
+	l.claims = follow.NewWaiters(follow.WaitersConfig[repo.Claim]{
+		Poll: l.claimable, Passes: conn.IsPassing,
+		Interval: l.interval,
+	})
+	l.free = follow.NewWaiters(follow.WaitersConfig[repo.NewLease]{
+		Poll: l.freeLeases, Passes: conn.IsPassing,
+		Interval: l.interval, Ordered: true,
+	})
+	l.ended = follow.NewWaiters(follow.WaitersConfig[repo.Lease]{
+		Poll: l.endedLeases, Passes: conn.IsPassing,
+		Interval: l.interval,
+	})
 	l.all = []waiters{l.messages, l.parts, l.streams, l.claims, l.free, l.ended}
 	l.notifier = follow.NewNotifier(l.notify)
 	return l
@@ -166,7 +178,9 @@ const readAttempts = conn.MaxAttempts
 
 // within runs a statement for as long as ctx lives, and at most for bound. After that the
 // database counts as unavailable.
-func (l *live) within(ctx context.Context, bound time.Duration, attempts int, statement func(context.Context, db.DBTX) error) error {
+func (l *live) within(ctx context.Context, bound time.Duration, attempts int,
+	statement func(context.Context, db.DBTX) error,
+) error {
 	timed, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
@@ -174,7 +188,8 @@ func (l *live) within(ctx context.Context, bound time.Duration, attempts int, st
 		switch {
 		case err != nil && timed.Err() != nil && ctx.Err() == nil:
 			return &conn.Error{Sentinel: repo.ErrUnavailable, Cause: errNoAnswer}
-		case !conn.IsPassing(err) || conn.HasCode(err, conn.QueryCanceled) || attempt >= attempts || !conn.Pause(timed, attempt):
+		case !conn.IsPassing(err) || conn.HasCode(err, conn.QueryCanceled) || attempt >= attempts ||
+			!conn.Pause(timed, attempt):
 			return err // what has taken too long would do so again
 		}
 	}

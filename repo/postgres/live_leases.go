@@ -88,7 +88,8 @@ func (l *leases) acquireOrWait(ctx context.Context, lease repo.NewLease) (acquir
 	err = awaited(ctx, pool, pool.live.free, key, lease, about, func() (bool, error) {
 		acquired, err = l.acquireAny(ctx, lease)
 		// After a lost answer the owner may hold it, and gets it.
-		passes := looked && (errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrUnknownOutcome)) && ctx.Err() == nil
+		passes := looked && (errors.Is(err, repo.ErrUnavailable) || errors.Is(err, repo.ErrUnknownOutcome)) &&
+			ctx.Err() == nil
 		looked = true
 		if _, taken := errors.AsType[*repo.LeaseConflictError](err); taken || passes {
 			return false, nil
@@ -130,6 +131,7 @@ func inOrder(place int64) int { return int(place - 1) }
 
 func addEnded(params *db.LeaseListEndedParams, key repo.LeaseKey, owner string, fence int64) {
 	namespace, name := leaseRow(key)
-	params.Namespaces, params.Kinds, params.Names = append(params.Namespaces, namespace), append(params.Kinds, key.Kind), append(params.Names, name)
+	params.Namespaces, params.Kinds, params.Names = append(params.Namespaces, namespace), append(params.Kinds, key.Kind),
+		append(params.Names, name)
 	params.Owners, params.Fences = append(params.Owners, owner), append(params.Fences, fence)
 }

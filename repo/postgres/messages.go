@@ -16,7 +16,10 @@ func (s *sessions) Message(ctx context.Context, sessionID, id repo.ID) (repo.Mes
 	if err := s.checkSession(ctx, sessionID, nil); err != nil {
 		return repo.Message{}, err
 	}
-	row, err := run(ctx, s.exec.read, queries.MessageGet, db.MessageGetParams{SessionID: convert.UUID(sessionID), ID: convert.UUID(id)})
+	row, err := run(ctx, s.exec.read, queries.MessageGet, db.MessageGetParams{
+		SessionID: convert.UUID(sessionID),
+		ID:        convert.UUID(id),
+	})
 	if conn.IsNoRows(err) {
 		if err := s.mustExist(ctx, sessionID); err != nil {
 			return repo.Message{}, err
@@ -56,9 +59,11 @@ func messagesBy[Argument any](
 	}
 }
 
-// transcript reads messages with a statement for sessions without branches, or else with one for any session, into the memory of
-// page. Only if the first finds none does it ask whether the session exists, and has branches.
-func (s *sessions) transcript(ctx context.Context, sessionID repo.ID, page []repo.Message, plain, path query) (_ []repo.Message, err error) {
+// transcript reads messages with a statement for sessions without branches, or else with one for any session, into the
+// memory of page. Only if the first finds none does it ask whether the session exists, and has branches.
+func (s *sessions) transcript(ctx context.Context, sessionID repo.ID, page []repo.Message, plain,
+	path query,
+) (_ []repo.Message, err error) {
 	if !s.exec.branched(sessionID) {
 		if page, err = s.scan(ctx, page, plain); err != nil || len(page) > 0 {
 			return page, err
@@ -85,7 +90,9 @@ func (s *sessions) look(ctx context.Context, sessionID repo.ID) (branched bool, 
 }
 
 // list reads messages. Only if there are none does it check that the session exists.
-func (s *sessions) list(ctx context.Context, sessionID repo.ID, page []repo.Message, read query) ([]repo.Message, error) {
+func (s *sessions) list(ctx context.Context, sessionID repo.ID, page []repo.Message,
+	read query,
+) ([]repo.Message, error) {
 	page, err := s.scan(ctx, page, read)
 	if err == nil && len(page) == 0 {
 		err = s.mustExist(ctx, sessionID)
@@ -109,7 +116,9 @@ func (s *sessions) scan(ctx context.Context, page []repo.Message, read query) ([
 	return page, err
 }
 
-func (s *sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before int64, limit int) ([]repo.Message, error) {
+func (s *sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before int64,
+	limit int,
+) ([]repo.Message, error) {
 	limit, err := rules.CheckPage("before", before, limit)
 	if err = s.checkSession(ctx, sessionID, err); err != nil {
 		return nil, err
@@ -117,9 +126,10 @@ func (s *sessions) MessagesBefore(ctx context.Context, sessionID repo.ID, before
 	plain := messagesBy(ctx, queries.MessageListBefore, db.MessageListBeforeParams{
 		SessionID: convert.UUID(sessionID), BeforeSequence: before, MaxRows: int32(limit),
 	})
-	page, err := s.transcript(ctx, sessionID, newPage(limit), plain, messagesBy(ctx, queries.MessageListPathBefore, db.MessageListPathBeforeParams{
-		SessionID: convert.UUID(sessionID), BeforeSequence: before, MaxRows: int64(limit),
-	}))
+	page, err := s.transcript(ctx, sessionID, newPage(limit), plain,
+		messagesBy(ctx, queries.MessageListPathBefore, db.MessageListPathBeforeParams{
+			SessionID: convert.UUID(sessionID), BeforeSequence: before, MaxRows: int64(limit),
+		}))
 	if err != nil {
 		return nil, err
 	}
@@ -179,8 +189,8 @@ func (s *sessions) Messages(ctx context.Context, sessionID repo.ID, from int64) 
 	})
 }
 
-// checkBranch returns an error if a chunk is of another branch than the one before it, which ended with last: the session was
-// rewound between the two.
+// checkBranch returns an error if a chunk is of another branch than the one before it, which ended with last: the
+// session was rewound between the two.
 func (s *sessions) checkBranch(ctx context.Context, sessionID repo.ID, last int64, chunk []repo.Message) error {
 	follows := int64(-1)
 	if len(chunk) > 0 {
@@ -228,8 +238,11 @@ func (s *sessions) inherited(ctx context.Context, sessionID repo.ID, base, from 
 	})
 }
 
-// streamed yields messages that read reads in chunks, of as many messages as limit says, into the memory of the chunk before.
-func streamed(from int64, read func(next int64, limit int, chunk []repo.Message) ([]repo.Message, error)) iter.Seq2[repo.Message, error] {
+// streamed yields messages that read reads in chunks, of as many messages as limit says, into the memory of the chunk
+// before.
+func streamed(from int64, read func(next int64, limit int, chunk []repo.Message) ([]repo.Message,
+	error),
+) iter.Seq2[repo.Message, error] {
 	return func(yield func(repo.Message, error) bool) {
 		if err := rules.CheckSequence("from", from); err != nil {
 			yield(repo.Message{}, err)
@@ -262,7 +275,9 @@ func streamed(from int64, read func(next int64, limit int, chunk []repo.Message)
 }
 
 // chunk reads the next chunk of a transcript, into the memory of page.
-func (s *sessions) chunk(ctx context.Context, sessionID repo.ID, from int64, limit int, page []repo.Message) ([]repo.Message, error) {
+func (s *sessions) chunk(ctx context.Context, sessionID repo.ID, from int64, limit int,
+	page []repo.Message,
+) ([]repo.Message, error) {
 	if err := s.checkSession(ctx, sessionID, nil); err != nil {
 		return nil, err
 	}
@@ -284,7 +299,9 @@ func (s *sessions) chunk(ctx context.Context, sessionID repo.ID, from int64, lim
 }
 
 // own reads messages of all branches, without those that a fork has of others.
-func (s *sessions) own(ctx context.Context, sessionID repo.ID, from int64, limit int, page []repo.Message) ([]repo.Message, error) {
+func (s *sessions) own(ctx context.Context, sessionID repo.ID, from int64, limit int,
+	page []repo.Message,
+) ([]repo.Message, error) {
 	page, err := s.list(ctx, sessionID, page, messagesBy(ctx, queries.MessageListOwn, db.MessageListOwnParams{
 		SessionID: convert.UUID(sessionID), FromSequence: from, MaxRows: int32(limit),
 	}))

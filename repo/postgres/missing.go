@@ -7,7 +7,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 )
 
-var errMissingMessages = errors.New("messages of the session are missing: rows were removed or not stored by others, or are hidden from this role")
+var errMissingMessages = errors.New("messages of the session are missing: rows were removed or not stored by " +
+	"others, or are hidden from this role")
 
 // missingMessages is the error of a reader who meets a gap. The library never causes one:
 // sequences have none.
@@ -17,8 +18,8 @@ func missingMessages() error {
 
 func isGap(err error) bool { return errors.Is(err, errMissingMessages) }
 
-// checkLinked reports a gap among ascending messages of a transcript, each of which follows the one before it. The first one is
-// the one behind from - 1, unless from is -1.
+// checkLinked reports a gap among ascending messages of a transcript, each of which follows the one before it. The
+// first one is the one behind from - 1, unless from is -1.
 func checkLinked(messages []repo.Message, from int64) error {
 	before, known := from-1, from >= 0
 	for i := range messages {

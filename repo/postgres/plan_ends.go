@@ -95,14 +95,15 @@ const planSweepPause = 10 * time.Second
 type planSweeper struct{ sweeper }
 
 func newPlanSweeper(p *pooled) *planSweeper {
-	return &planSweeper{newSweeper(planSweepPause, limits.DefaultSweep, func(ctx context.Context, limit int) (bool, error) {
-		var swept int
-		var ready []string
-		err := p.conns.Run(ctx, conn.Committing, func(q db.DBTX) (err error) {
-			swept, ready, err = sweepPlans(ctx, q, limit)
-			return err
-		})
-		p.changed(queued(ready...)...)
-		return swept > 0, err
-	})}
+	return &planSweeper{newSweeper(planSweepPause, limits.DefaultSweep,
+		func(ctx context.Context, limit int) (bool, error) {
+			var swept int
+			var ready []string
+			err := p.conns.Run(ctx, conn.Committing, func(q db.DBTX) (err error) {
+				swept, ready, err = sweepPlans(ctx, q, limit)
+				return err
+			})
+			p.changed(queued(ready...)...)
+			return swept > 0, err
+		})}
 }

@@ -29,9 +29,13 @@ func (p *plans) Limits(ctx context.Context, page repo.Page) (repo.List[repo.Plan
 	list, err := rules.LimitList(p.view, page)
 	return listed(p.exec.read, list, err, func(by way) ([]db.PlanLimitListRow, error) {
 		return run(ctx, by, queries.PlanLimitList, db.PlanLimitListParams{
-			Namespace: list.After.Namespace, ActionName: list.After.Action, MaxRows: int32(list.Limit + 1), View: convert.Nullable(p.view),
+			Namespace: list.After.Namespace, ActionName: list.After.Action, MaxRows: int32(list.Limit + 1),
+			View: convert.Nullable(p.view),
 		})
 	}, func(row db.PlanLimitListRow) (repo.PlanLimit, error) {
-		return repo.PlanLimit{Namespace: row.Namespace, Action: row.ActionName, AtOnce: int(row.AtOnce), Claimed: int(row.Claimed)}, nil
+		return repo.PlanLimit{
+			Namespace: row.Namespace, Action: row.ActionName, AtOnce: int(row.AtOnce),
+			Claimed: int(row.Claimed),
+		}, nil
 	})
 }

@@ -17,7 +17,9 @@ import (
 // Transition reads the plan, applies the rules of the lifecycle, and moves the plan if
 // it has not changed since it was read: with other plans if it can (plan_moves.go),
 // otherwise alone.
-func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (repo.Plan, error) {
+func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Transition,
+	cause repo.Cause,
+) (repo.Plan, error) {
 	cause, err := rules.NormalizeCause(cause, transition)
 	if err = p.checkPlan(ctx, id, err); err != nil {
 		return repo.Plan{}, err
@@ -109,7 +111,9 @@ func (p *plans) moveBelowLive(ctx context.Context, one *moving) error {
 
 // overtaken returns the answer for a plan that somebody else moved meanwhile, or whose
 // lease somebody else has.
-func (p *plans) overtaken(ctx context.Context, id repo.ID, transition repo.Transition, cause repo.Cause) (repo.Plan, error) {
+func (p *plans) overtaken(ctx context.Context, id repo.ID, transition repo.Transition,
+	cause repo.Cause,
+) (repo.Plan, error) {
 	current, err := p.Get(ctx, id)
 	if err != nil {
 		return repo.Plan{}, err

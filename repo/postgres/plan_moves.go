@@ -161,7 +161,8 @@ func (m *moving) addTo(params *db.PlanTransitionParams) {
 	params.Ids, params.Versions = append(params.Ids, convert.UUID(stored.ID)), append(params.Versions, stored.Version)
 	params.FromPhases = append(params.FromPhases, string(stored.Phase))
 	params.FromStates = append(params.FromStates, string(stored.State))
-	params.ToPhases, params.ToStates = append(params.ToPhases, string(moved.Phase)), append(params.ToStates, string(moved.State))
+	params.ToPhases, params.ToStates = append(params.ToPhases, string(moved.Phase)),
+		append(params.ToStates, string(moved.State))
 	params.Fences = append(params.Fences, m.cause.Fence)
 	params.Transitions = append(params.Transitions, string(m.transition))
 	params.ErrorMessages = append(params.ErrorMessages, moved.ErrorMessage)

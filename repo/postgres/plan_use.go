@@ -78,7 +78,9 @@ func (p *plans) used(ctx context.Context, id repo.ID, name repo.ActionName, use 
 	return convert.Plan(row)
 }
 
-func (p *plans) existing(ctx context.Context, name repo.ActionName, use repo.UseAction, stored repo.Plan) (repo.Plan, error) {
+func (p *plans) existing(ctx context.Context, name repo.ActionName, use repo.UseAction,
+	stored repo.Plan,
+) (repo.Plan, error) {
 	if err := cmp.Or(rules.UseConflict(use, name, stored), p.found("plan", stored.ID, stored.Namespace, nil)); err != nil {
 		return repo.Plan{}, err
 	}
@@ -147,7 +149,10 @@ func underParent(ctx context.Context, q db.DBTX, plan *repo.Plan) error {
 	if err != nil {
 		return err
 	}
-	children, err := queries.PlanCountChildren(ctx, q, db.PlanCountChildrenParams{ParentID: convert.UUID(plan.ParentID), MaxRows: limits.MaxChildPlans})
+	children, err := queries.PlanCountChildren(ctx, q, db.PlanCountChildrenParams{
+		ParentID: convert.UUID(plan.ParentID),
+		MaxRows:  limits.MaxChildPlans,
+	})
 	if err != nil {
 		return err
 	}

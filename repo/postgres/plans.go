@@ -32,12 +32,15 @@ func (p *plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page
 	}
 	list, err := rules.PlanList(p.view, filter, page)
 	return listed(p.exec.read, list, err, func(by way) ([]db.Plan, error) {
-		return p.list(ctx, by, list.Filter, list.After, int32(list.Limit+1)) // one extra row tells whether there is a next page
+		// one extra row tells whether there is a next page
+		return p.list(ctx, by, list.Filter, list.After, int32(list.Limit+1))
 	}, convert.Plan)
 }
 
 // list chooses the query with the most selective index.
-func (p *plans) list(ctx context.Context, by way, filter repo.PlanFilter, after repo.ID, maxRows int32) ([]db.Plan, error) {
+func (p *plans) list(ctx context.Context, by way, filter repo.PlanFilter, after repo.ID,
+	maxRows int32,
+) ([]db.Plan, error) {
 	switch {
 	case !filter.SessionID.IsZero():
 		return run(ctx, by, queries.PlanListBySession, db.PlanListBySessionParams{
@@ -57,12 +60,14 @@ func (p *plans) list(ctx context.Context, by way, filter repo.PlanFilter, after 
 	case !filter.ParentID.IsZero() || filter.Phase == "" && filter.State == "" && filter.Action == "":
 		return run(ctx, filtered(by), queries.PlanList, db.PlanListParams{
 			AfterID: convert.UUID(after), MaxRows: maxRows, ParentID: convert.OptionalUUID(filter.ParentID),
-			Namespace: convert.Nullable(filter.Namespace), Phase: convert.Nullable(string(filter.Phase)), State: convert.Nullable(string(filter.State)),
+			Namespace: convert.Nullable(filter.Namespace), Phase: convert.Nullable(string(filter.Phase)),
+			State: convert.Nullable(string(filter.State)),
 		})
 	}
 	phases, states := stagesOf(filter)
 	return run(ctx, by, queries.PlanListByStage, db.PlanListByStageParams{
-		Phases: phases, States: states, Namespace: filter.Namespace, AfterID: convert.UUID(after), MaxRows: maxRows, ActionName: filter.Action,
+		Phases: phases, States: states, Namespace: filter.Namespace, AfterID: convert.UUID(after), MaxRows: maxRows,
+		ActionName: filter.Action,
 	})
 }
 
@@ -80,8 +85,9 @@ func (p *plans) Counts(ctx context.Context, namespace string, page repo.Page) (r
 	list, err := rules.CountList(namespace, page)
 	return listed(p.exec.read, list, err, func(by way) ([]db.PlanCountsRow, error) {
 		return run(ctx, by, queries.PlanCounts, db.PlanCountsParams{
-			Namespace: namespace, AfterNamespace: list.After.Namespace, AfterPhase: string(list.After.Phase), AfterState: string(list.After.State),
-			MaxRows: int32(list.Limit + 1), Bound: limits.MaxPlanCount,
+			Namespace: namespace, AfterNamespace: list.After.Namespace, AfterPhase: string(list.After.Phase),
+			AfterState: string(list.After.State),
+			MaxRows:    int32(list.Limit + 1), Bound: limits.MaxPlanCount,
 		})
 	}, func(row db.PlanCountsRow) (repo.PlanCount, error) {
 		stage := repo.Stage{Phase: repo.Phase(row.Phase), State: repo.PlanState(row.State)}
@@ -117,7 +123,10 @@ func (p *plans) Link(ctx context.Context, sessionID, planID repo.ID) error {
 		return err
 	}
 	err := p.exec.writeByID(ctx, func(q db.DBTX) error {
-		found, err := queries.PlanLink(ctx, q, db.PlanLinkParams{SessionID: convert.UUID(sessionID), PlanID: convert.UUID(planID)})
+		found, err := queries.PlanLink(ctx, q, db.PlanLinkParams{
+			SessionID: convert.UUID(sessionID),
+			PlanID:    convert.UUID(planID),
+		})
 		return bothFound(err, found.Session, found.Plan, sessionID, planID)
 	})
 	if conn.Violates(err, convert.LinkSession) { // the session was deleted meanwhile
@@ -131,9 +140,15 @@ func (p *plans) Unlink(ctx context.Context, sessionID, planID repo.ID) error {
 		return err
 	}
 	return p.exec.noted(p.exec.writeByID(ctx, func(q db.DBTX) error {
-		found, err := queries.PlanUnlink(ctx, q, db.PlanUnlinkParams{SessionID: convert.UUID(sessionID), PlanID: convert.UUID(planID)})
+		found, err := queries.PlanUnlink(ctx, q, db.PlanUnlinkParams{
+			SessionID: convert.UUID(sessionID),
+			PlanID:    convert.UUID(planID),
+		})
 		if err == nil && found.Made {
-			found, err = queries.PlanUnlink(ctx, q, db.PlanUnlinkParams{SessionID: convert.UUID(sessionID), PlanID: convert.UUID(planID)})
+			found, err = queries.PlanUnlink(ctx, q, db.PlanUnlinkParams{
+				SessionID: convert.UUID(sessionID),
+				PlanID:    convert.UUID(planID),
+			})
 		}
 		return bothFound(err, found.Session, found.Plan, sessionID, planID)
 	}))

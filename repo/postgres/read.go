@@ -18,11 +18,12 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
-// A read of sessions looks in one round trip, with a statement for all sessions, one for all messages, and one for all states. On the pool
-// they see one snapshot. In a transaction each may see what was committed before it: in front of the states their versions are read, and
-// the sessions again, and if they are others, all is. What a session has of messages never changes, nor does a state with its version, so
-// that everything is of the moment of the versions. What takes long, the states, comes after that moment: however often others write, a
-// read gets to its end. A second round trip has messages that are found by their path, and those for which only Go knows that there is room.
+// A read of sessions looks in one round trip, with a statement for all sessions, one for all messages, and one for all
+// states. On the pool they see one snapshot. In a transaction each may see what was committed before it: in front of
+// the states their versions are read, and the sessions again, and if they are others, all is. What a session has of
+// messages never changes, nor does a state with its version, so that everything is of the moment of the versions. What
+// takes long, the states, comes after that moment: however often others write, a read gets to its end. A second round
+// trip has messages that are found by their path, and those for which only Go knows that there is room.
 
 func (s *sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapshot, error) {
 	read, err := rules.NormalizeRead(read)
@@ -61,8 +62,8 @@ func (s *sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snaps
 	}
 }
 
-// gapAttempts are how many attempts find messages missing, of as many sessions: those of a fork are given to another session when theirs
-// is deleted.
+// gapAttempts are how many attempts find messages missing, of as many sessions: those of a fork are given to another
+// session when theirs is deleted.
 const gapAttempts = 3
 
 // errMoved: the statements of a read saw different sessions.
@@ -101,12 +102,19 @@ func (r *reading) attempt(ctx context.Context) (repo.Snapshot, error) {
 	if !reflect.DeepEqual(r.heads, r.after) || branched && r.most > 0 && !r.byPath {
 		return repo.Snapshot{}, errMoved
 	}
-	snapshot := repo.Snapshot{Sessions: make([]*repo.SessionSnapshot, len(r.ids)), Scopes: make([]repo.ScopeState, len(r.read.Scopes))}
+	snapshot := repo.Snapshot{
+		Sessions: make([]*repo.SessionSnapshot, len(r.ids)),
+		Scopes:   make([]repo.ScopeState, len(r.read.Scopes)),
+	}
 	for i := range r.heads {
 		head := &r.heads[i]
-		snapshot.Sessions[head.Place-1] = &repo.SessionSnapshot{Messages: []repo.Message{}, Session: convert.Session(r.view, db.SessionGetRow{
-			Session: head.Session, ChangedAt: head.ChangedAt, NextSequence: head.NextSequence, FencedOnly: head.FencedOnly, Plans: head.Plans,
-		})}
+		snapshot.Sessions[head.Place-1] = &repo.SessionSnapshot{
+			Messages: []repo.Message{},
+			Session: convert.Session(r.view, db.SessionGetRow{
+				Session: head.Session, ChangedAt: head.ChangedAt, NextSequence: head.NextSequence, FencedOnly: head.FencedOnly,
+				Plans: head.Plans,
+			}),
+		}
 	}
 	for i, session := range snapshot.Sessions {
 		if session == nil {
@@ -141,7 +149,10 @@ func (r *reading) look(ctx context.Context) error {
 		params := db.SessionReadPromptParams{Ids: r.ids, Most: r.most, Tokens: r.read.Tokens}
 		conn.Ask(ctx, steps, &r.prompt, queries.SessionReadPrompt, params)
 	case r.byPath:
-		params := db.SessionReadPathParams{Ids: r.ids, FromSequence: r.read.From, Branches: r.read.Branches, Since: convert.UnlessZero(r.read.Since)}
+		params := db.SessionReadPathParams{
+			Ids: r.ids, FromSequence: r.read.From, Branches: r.read.Branches,
+			Since: convert.UnlessZero(r.read.Since),
+		}
 		if r.read.Last > 0 && !r.read.Branches {
 			params.Most = &r.most
 		}

@@ -29,15 +29,16 @@ func (r *reading) whole() []stretch {
 	return all
 }
 
-// scan reads the first or last messages of each stretch, with what the first or last of them have, as far as it fits into a share of
-// maxBytes.
+// scan reads the first or last messages of each stretch, with what the first or last of them have, as far as it fits
+// into a share of maxBytes.
 func (r *reading) scan(ctx context.Context, scanner *messageScanner, of []stretch, maxBytes int64) func(db.DBTX) error {
 	params := db.SessionReadRangesParams{
 		WithContent: !r.read.WithoutContent, WithPayload: !r.read.WithoutPayload, Branched: r.byPath,
 	}
 	count := int64(0)
 	for _, s := range of {
-		params.Owners, params.Lows, params.Highs = append(params.Owners, s.owner), append(params.Lows, s.low), append(params.Highs, s.high)
+		params.Owners, params.Lows, params.Highs = append(params.Owners, s.owner), append(params.Lows, s.low),
+			append(params.Highs, s.high)
 		params.Shares = append(params.Shares, min(r.room, s.high-s.low+1))
 		count += params.Shares[len(params.Shares)-1]
 	}
@@ -65,7 +66,8 @@ type selected struct {
 	places []stretch
 }
 
-// selects returns what is selected of each session, and the stretches that have it, in the order in which they are taken.
+// selects returns what is selected of each session, and the stretches that have it, in the order in which they are
+// taken.
 func (r *reading) selects() ([]selected, []stretch) {
 	all := make([]selected, len(r.ids))
 	if !r.byPath {

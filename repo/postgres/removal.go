@@ -30,7 +30,9 @@ func (s *Store) Removal() removal.Store { return &remover{s.exec, s.Sessions().(
 // forgetRows bounds the rows that one transaction replaces.
 const forgetRows = 500
 
-func (r *remover) RemoveTurns(ctx context.Context, from, before time.Time, limit int, dryRun bool) (removed, held int64, next time.Time, err error) {
+func (r *remover) RemoveTurns(ctx context.Context, from, before time.Time, limit int,
+	dryRun bool,
+) (removed, held int64, next time.Time, err error) {
 	if limit, err = rules.CheckStreamRemoval(limit); err != nil {
 		return 0, 0, next, err
 	}
@@ -40,7 +42,10 @@ func (r *remover) RemoveTurns(ctx context.Context, from, before time.Time, limit
 	}
 	params := db.TurnRemoveOldParams{NotBefore: from, Before: before, MaxRows: int32(limit)}
 	for {
-		row, err := afterGate(ctx, r.exec, func(q db.DBTX) (db.TurnRemoveOldRow, error) { return queries.TurnRemoveOld(ctx, q, params) })
+		row, err := afterGate(ctx, r.exec, func(q db.DBTX) (db.TurnRemoveOldRow, error) {
+			return queries.TurnRemoveOld(ctx, q,
+				params)
+		})
 		switch {
 		case err != nil || row.Found < int64(params.MaxRows):
 			return row.Removed, row.Held, time.Time{}, err
@@ -51,7 +56,9 @@ func (r *remover) RemoveTurns(ctx context.Context, from, before time.Time, limit
 	}
 }
 
-func (r *remover) Idle(ctx context.Context, since map[string]time.Time) (sessions int64, longest time.Duration, err error) {
+func (r *remover) Idle(ctx context.Context, since map[string]time.Time) (sessions int64, longest time.Duration,
+	err error,
+) {
 	namespaces, sinces := slices.Sorted(maps.Keys(since)), make([]time.Time, len(since))
 	for i, namespace := range namespaces {
 		sinces[i] = since[namespace]
@@ -65,7 +72,9 @@ func (r *remover) Idle(ctx context.Context, since map[string]time.Time) (session
 }
 
 // afterGate runs a statement that removes what a hold may keep: no hold begins meanwhile.
-func afterGate[Answer any](ctx context.Context, exec executor, query func(db.DBTX) (Answer, error)) (answer Answer, err error) {
+func afterGate[Answer any](ctx context.Context, exec executor,
+	query func(db.DBTX) (Answer, error),
+) (answer Answer, err error) {
 	err = exec.atomically(ctx, func(q db.DBTX) (err error) {
 		answer, err = conn.After(ctx, q, func(q db.DBTX) error { return queries.HoldGate(ctx, q) }, query)
 		return err
@@ -82,7 +91,10 @@ func (r *remover) Forget(ctx context.Context, person removal.Person) (f removal.
 		if err := r.forgetName(ctx, name, person.Namespaces, &f); err != nil {
 			return f, err
 		}
-		erase := db.AuditEraseParams{Names: append([]string{}, person.Names...), Namespaces: append([]string{}, person.Namespaces...)}
+		erase := db.AuditEraseParams{
+			Names:      append([]string{}, person.Names...),
+			Namespaces: append([]string{}, person.Namespaces...),
+		}
 		for _, filter := range []repo.AuditFilter{{Actor: name}, {User: name}, {Project: name}} {
 			if err := r.forgetEntries(ctx, filter, erase, &f); err != nil {
 				return f, err
@@ -137,16 +149,22 @@ func (r *remover) forgetName(ctx context.Context, name string, in []string, f *r
 	in = append([]string{}, in...)
 	plans := db.PlanForgetParams{Name: name, Namespaces: in, AfterID: convert.UUID(repo.ID{}), MaxRows: forgetRows}
 	for plans.AfterID.Valid {
-		row, err := afterGate(ctx, r.exec, func(q db.DBTX) (db.PlanForgetRow, error) { return queries.PlanForget(ctx, q, plans) })
+		row, err := afterGate(ctx, r.exec, func(q db.DBTX) (db.PlanForgetRow, error) {
+			return queries.PlanForget(ctx, q,
+				plans)
+		})
 		if err != nil {
 			return err
 		}
 		f.Add(removal.Forgotten{Events: row.Events, Altered: row.Altered, Held: row.Held, Live: row.Live})
 		plans.AfterID = row.Reached
 	}
-	quarantine := db.AuditQuarantineForgetParams{Quoted: quotedJSON(name), Members: convert.Each(in, func(namespace string) []byte {
-		return append([]byte(`"namespace":`), quotedJSON(namespace)...)
-	}), Without: slices.Contains(in, repo.DefaultNamespace)}
+	quarantine := db.AuditQuarantineForgetParams{
+		Quoted: quotedJSON(name),
+		Members: convert.Each(in, func(namespace string) []byte {
+			return append([]byte(`"namespace":`), quotedJSON(namespace)...)
+		}), Without: slices.Contains(in, repo.DefaultNamespace),
+	}
 	var actions, streams, leases, quarantined int64
 	err := r.exec.atomically(ctx, func(q db.DBTX) error {
 		p := &conn.Pipeline{}
@@ -166,7 +184,9 @@ func quotedJSON(text string) []byte {
 }
 
 // forgetEntries erases fields of the entries that filter selects, a page at a time.
-func (r *remover) forgetEntries(ctx context.Context, filter repo.AuditFilter, params db.AuditEraseParams, f *removal.Forgotten) error {
+func (r *remover) forgetEntries(ctx context.Context, filter repo.AuditFilter, params db.AuditEraseParams,
+	f *removal.Forgotten,
+) error {
 	filter.OldestFirst = true
 	filter, err := rules.NormalizeAuditFilter(filter)
 	if err != nil { // no entry has such a name
@@ -190,7 +210,10 @@ func (r *remover) forgetEntries(ctx context.Context, filter repo.AuditFilter, pa
 func (r *remover) forgetMessages(ctx context.Context, id repo.ID, f *removal.Forgotten) error {
 	params := db.MessageEraseParams{ID: convert.UUID(id), AfterSequence: -1, MaxRows: forgetRows}
 	for {
-		row, err := afterGate(ctx, r.exec, func(q db.DBTX) (db.MessageEraseRow, error) { return queries.MessageErase(ctx, q, params) })
+		row, err := afterGate(ctx, r.exec, func(q db.DBTX) (db.MessageEraseRow, error) {
+			return queries.MessageErase(ctx, q,
+				params)
+		})
 		if err == nil && row.Held {
 			err = rules.HeldMessages(id)
 		}

@@ -91,7 +91,12 @@ func newRenewer(p *pooled) *renewer {
 	beside.Pool = r.beside
 	budget := commit.NewBudget(beside)
 	r.Committer = commit.New(budget, commit.Config[repo.LeaseKey, *renewing]{
-		Kind: "renew", Limits: renewLimits, Once: true, Commit: func(g *renewGroup) { g.Run(g.Tasks, (&renewals{g, &r.hints}).send) },
+		Kind: "renew", Limits: renewLimits, Once: true, Commit: func(g *renewGroup) {
+			g.Run(g.Tasks, (&renewals{
+				g,
+				&r.hints,
+			}).send)
+		},
 	})
 	return r
 }

@@ -22,7 +22,8 @@ type messageScanner struct {
 	sizes []sized
 }
 
-// sized says of which range a message is, from 1 on, how many bytes are asked for of it, and whether these were left out.
+// sized says of which range a message is, from 1 on, how many bytes are asked for of it, and whether these were left
+// out.
 type sized struct {
 	place int64
 	bytes int32
@@ -87,7 +88,10 @@ func (s *messageScanner) scan(rows pgx.Rows) (pgx.Rows, error) {
 type roleName struct{ repo.Role }
 
 func (r *roleName) ScanBytes(name []byte) error {
-	for _, known := range [...]repo.Role{repo.RoleUser, repo.RoleAssistant, repo.RoleTool, repo.RoleSystem, repo.RoleDeveloper} {
+	for _, known := range [...]repo.Role{
+		repo.RoleUser, repo.RoleAssistant, repo.RoleTool, repo.RoleSystem,
+		repo.RoleDeveloper,
+	} {
 		if string(name) == string(known) {
 			r.Role = known
 			return nil

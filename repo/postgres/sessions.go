@@ -137,12 +137,18 @@ func (s *sessions) taken(ctx context.Context, id repo.ID, namespace, key string)
 	rows, err := run(ctx, s.exec.read, queries.SessionListTaken, db.SessionListTakenParams{
 		ID: convert.UUID(id), Namespace: namespace, Key: convert.Nullable(key),
 	})
-	return convert.Each(rows, func(row db.SessionListTakenRow) repo.Session { return convert.Session(s.view, db.SessionGetRow(row)) }), err
+	return convert.Each(rows, func(row db.SessionListTakenRow) repo.Session {
+		return convert.Session(s.view,
+			db.SessionGetRow(row))
+	}), err
 }
 
 // wasDeleted reports whether a session that does not exist was deleted.
 func (s *sessions) wasDeleted(ctx context.Context, id repo.ID) (bool, error) {
-	return run(ctx, s.exec.read, queries.SessionWasDeleted, db.SessionWasDeletedParams{ID: convert.UUID(id), OtherThan: nil})
+	return run(ctx, s.exec.read, queries.SessionWasDeleted, db.SessionWasDeletedParams{
+		ID:        convert.UUID(id),
+		OtherThan: nil,
+	})
 }
 
 func (s *sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
@@ -184,13 +190,17 @@ func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUp
 		return repo.Session{}, rules.SessionVersion(update, id, row.Version)
 	}
 	if !row.Fits {
-		return repo.Session{}, &repo.LimitExceededError{Kind: "budget", ID: id, Limit: int64(*update.Budget), Current: int64(repo.Cost(row.CostNanos))}
+		return repo.Session{}, &repo.LimitExceededError{
+			Kind: "budget", ID: id, Limit: int64(*update.Budget),
+			Current: int64(repo.Cost(row.CostNanos)),
+		}
 	}
 	return convert.Session(s.view, db.SessionGetRow{
 		Session: db.Session{
 			ID: row.ID, Namespace: row.Namespace, Key: row.Key, Owner: row.Owner, Version: row.Version, Actor: row.Actor,
-			AutomationProfile: row.AutomationProfile, Metadata: row.Metadata, InputTokens: row.InputTokens, OutputTokens: row.OutputTokens,
-			CostNanos: row.CostNanos, BudgetNanos: row.BudgetNanos, CreatedAt: row.CreatedAt,
+			AutomationProfile: row.AutomationProfile, Metadata: row.Metadata, InputTokens: row.InputTokens,
+			OutputTokens: row.OutputTokens,
+			CostNanos:    row.CostNanos, BudgetNanos: row.BudgetNanos, CreatedAt: row.CreatedAt,
 		},
 		ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
 	}), nil
@@ -199,7 +209,9 @@ func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUp
 // update sends an update. A patch of the metadata is applied to what is read under the
 // session's lock. The counter row, which says whether writes need a fence, is locked before
 // the session, as turns do.
-func (s *sessions) update(ctx context.Context, update repo.SessionUpdate, params db.SessionUpdateParams) (row db.SessionUpdateRow, err error) {
+func (s *sessions) update(ctx context.Context, update repo.SessionUpdate,
+	params db.SessionUpdateParams,
+) (row db.SessionUpdateRow, err error) {
 	if update.MetadataPatch == nil && update.FencedOnly == nil {
 		return run(ctx, s.exec.write, queries.SessionUpdate, params)
 	}

@@ -10,7 +10,9 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
-func (s *sessions) List(ctx context.Context, filter repo.SessionFilter, page repo.Page) (repo.List[repo.Session], error) {
+func (s *sessions) List(ctx context.Context, filter repo.SessionFilter,
+	page repo.Page,
+) (repo.List[repo.Session], error) {
 	if is, err := rules.SelectsInView(s.view, &filter.Namespace); !is {
 		return repo.List[repo.Session]{}, err
 	}
@@ -37,7 +39,9 @@ func (s *sessions) List(ctx context.Context, filter repo.SessionFilter, page rep
 	})
 }
 
-func (s *sessions) listActive(ctx context.Context, filter repo.SessionFilter, page repo.Page) (repo.List[repo.Session], error) {
+func (s *sessions) listActive(ctx context.Context, filter repo.SessionFilter,
+	page repo.Page,
+) (repo.List[repo.Session], error) {
 	list, err := rules.ActiveSessionList(filter, page)
 	after := list.After
 	params := db.SessionListActiveParams{
@@ -60,11 +64,14 @@ func (s *sessions) listActive(ctx context.Context, filter repo.SessionFilter, pa
 	}, s.active))
 }
 
-func (s *sessions) listIdle(ctx context.Context, filter repo.SessionFilter, page repo.Page) (repo.List[repo.Session], error) {
+func (s *sessions) listIdle(ctx context.Context, filter repo.SessionFilter,
+	page repo.Page,
+) (repo.List[repo.Session], error) {
 	list, err := rules.IdleSessionList(filter, page)
 	return rules.ActivePage(listed(s.exec.read, list, err, func(by way) ([]db.SessionListIdleRow, error) {
 		return run(ctx, by, queries.SessionListIdle, db.SessionListIdleParams{
-			Namespace: list.Filter.Namespace, IdleSince: list.Filter.IdleSince, AfterAt: list.After.CreatedAt, AfterID: convert.UUID(list.After.ID),
+			Namespace: list.Filter.Namespace, IdleSince: list.Filter.IdleSince, AfterAt: list.After.CreatedAt,
+			AfterID: convert.UUID(list.After.ID),
 			MaxRows: int32(list.Limit) + 1, // one extra row tells whether there is a next page
 		})
 	}, func(row db.SessionListIdleRow) (rules.ActiveSession, error) {
@@ -74,9 +81,13 @@ func (s *sessions) listIdle(ctx context.Context, filter repo.SessionFilter, page
 
 func (s *sessions) active(row db.SessionListActiveRow) (rules.ActiveSession, error) {
 	session := convert.Session(s.view, db.SessionGetRow{
-		Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
+		Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly,
+		Plans: row.Plans,
 	})
-	return rules.ActiveSession{Session: session, Place: rules.Place{CreatedAt: row.Place.UTC(), ID: session.ID, Coarse: row.Coarse}}, nil
+	return rules.ActiveSession{Session: session, Place: rules.Place{
+		CreatedAt: row.Place.UTC(), ID: session.ID,
+		Coarse: row.Coarse,
+	}}, nil
 }
 
 func (s *sessions) Namespaces(ctx context.Context, page repo.Page) (repo.List[string], error) {
@@ -88,7 +99,8 @@ func (s *sessions) Namespaces(ctx context.Context, page repo.Page) (repo.List[st
 		}
 		return repo.List[string]{Items: []string{s.view}}, nil
 	}
-	return listed(s.exec.read, list, err, func(by way) ([]string, error) { // one extra row tells whether there is a next page
+	// one extra row tells whether there is a next page
+	return listed(s.exec.read, list, err, func(by way) ([]string, error) {
 		return run(ctx, by, queries.NamespaceList, db.NamespaceListParams{MaxRows: int32(list.Limit) + 1, After: list.After})
 	}, func(namespace string) (string, error) { return namespace, nil })
 }

@@ -11,14 +11,19 @@ import (
 )
 
 // Change's error may be repo.ErrUnknownOutcome: no id makes a change idempotent.
-func (s *state) Change(ctx context.Context, changes []repo.StateChange, conditions ...repo.ScopeVersion) ([]repo.ScopeVersion, error) {
+func (s *state) Change(ctx context.Context, changes []repo.StateChange,
+	conditions ...repo.ScopeVersion,
+) ([]repo.ScopeVersion, error) {
 	checked, err := rules.NormalizeStateChanges(repo.ID{}, changes, conditions)
 	scopes := convert.Each(checked.Scopes, func(s rules.StateScope) repo.Scope { return s.Scope })
 	if err = s.check(ctx, scopes, err); err != nil {
 		return nil, err
 	}
 	checked.InView(s.view)
-	made, err := ask(ctx, s.exec.write, func(q db.DBTX) ([]repo.ScopeVersion, error) { return write.ChangeState(ctx, q, checked) })
+	made, err := ask(ctx, s.exec.write, func(q db.DBTX) ([]repo.ScopeVersion, error) {
+		return write.ChangeState(ctx, q,
+			checked)
+	})
 	rules.ScopesOutOfView(made)
 	return made, s.exec.noted(rules.ErrorOutOfView(err))
 }

@@ -61,9 +61,12 @@ func (e *exporting) scan(rows pgx.Rows) (pgx.Rows, error) {
 	// The order is that of the statement's columns; nil skips a column.
 	ofSession := []any{
 		&row.Session.ID, &row.Session.Namespace, &row.Session.Key, &row.Session.Owner, &row.Session.Actor,
-		&row.Session.AutomationProfile, &row.Session.Metadata, &row.Session.Version, &row.Session.InputTokens, &row.Session.OutputTokens,
-		&row.Session.CostNanos, &row.Session.BudgetNanos, &row.Session.CreatedAt, &row.Session.UpdatedAt, &row.Session.ImportedAt,
-		&row.ChangedAt, &row.NextSequence, &row.FencedOnly, &row.Plans, &row.Base, &row.Follows, &row.ScopeVersion, nil, nil, nil, nil,
+		&row.Session.AutomationProfile, &row.Session.Metadata, &row.Session.Version, &row.Session.InputTokens,
+		&row.Session.OutputTokens,
+		&row.Session.CostNanos, &row.Session.BudgetNanos, &row.Session.CreatedAt, &row.Session.UpdatedAt,
+		&row.Session.ImportedAt,
+		&row.ChangedAt, &row.NextSequence, &row.FencedOnly, &row.Plans, &row.Base, &row.Follows, &row.ScopeVersion, nil, nil,
+		nil, nil,
 	}
 	ofValue := make([]any, len(ofSession))
 	keyColumn := len(ofSession) - 4
@@ -72,7 +75,8 @@ func (e *exporting) scan(rows pgx.Rows) (pgx.Rows, error) {
 		if rows.RawValues()[keyColumn] == nil {
 			if rows.Scan(ofSession...) == nil {
 				e.session = convert.Session(e.view, db.SessionGetRow{
-					Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly, Plans: row.Plans,
+					Session: row.Session, ChangedAt: row.ChangedAt, NextSequence: row.NextSequence, FencedOnly: row.FencedOnly,
+					Plans: row.Plans,
 				})
 				e.stateVersion, e.history = row.ScopeVersion, export.History{Base: row.Base, Head: row.Follows}
 			}
@@ -93,7 +97,10 @@ func (e *exporting) scan(rows pgx.Rows) (pgx.Rows, error) {
 // importState stores the state of a document, in chunks, after its messages.
 func importState(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *export.Reader) error {
 	if version := reader.StateVersion(); version > 0 {
-		err := queries.StateScopeImport(ctx, q, db.StateScopeImportParams{SessionID: convert.UUID(sessionID), Version: version})
+		err := queries.StateScopeImport(ctx, q, db.StateScopeImportParams{
+			SessionID: convert.UUID(sessionID),
+			Version:   version,
+		})
 		if err != nil {
 			return err
 		}

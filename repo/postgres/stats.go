@@ -32,7 +32,8 @@ type PoolStats struct {
 // CommitterStats says what waits to be committed together.
 type CommitterStats struct {
 	Kind string // as of observe.Group
-	// Waiting is the number of writes that no group carries, and Held that of those of them of which a row was found locked.
+	// Waiting is the number of writes that no group carries, and Held that of those of them of which a row was found
+	// locked.
 	Waiting, Held int
 	// Groups are under way, of Begun so far.
 	Groups int
@@ -43,7 +44,8 @@ type CommitterStats struct {
 type FollowerStats struct {
 	Sessions, Streams int // loops of Sessions.Follow, of Streams.Follow and FollowSession
 	Behind            int // those of them that are being read for, because they catch up
-	// Lag is for how long the one has been behind that is so for longest. One that begins is so until it has read what there is.
+	// Lag is for how long the one has been behind that is so for longest. One that begins is so until it has read what
+	// there is.
 	Lag            time.Duration
 	Claims, Leases int // calls that wait for a plan, and for a lease or its end
 }
@@ -82,7 +84,8 @@ func (s *Store) Stats() Stats {
 // Add adds what a store on another pool does.
 func (s *Stats) Add(other Stats) {
 	p, more := &s.Pool, other.Pool
-	p.Max, p.Open, p.Acquired, p.Waits, p.Waited = p.Max+more.Max, p.Open+more.Open, p.Acquired+more.Acquired, p.Waits+more.Waits, p.Waited+more.Waited
+	p.Max, p.Open, p.Acquired, p.Waits, p.Waited = p.Max+more.Max, p.Open+more.Open, p.Acquired+more.Acquired,
+		p.Waits+more.Waits, p.Waited+more.Waited
 	s.Again += other.Again
 	for _, more := range other.Committers {
 		i := slices.IndexFunc(s.Committers, func(c CommitterStats) bool { return c.Kind == more.Kind })
@@ -91,7 +94,8 @@ func (s *Stats) Add(other Stats) {
 			continue
 		}
 		c := &s.Committers[i]
-		c.Waiting, c.Held, c.Groups, c.Begun = c.Waiting+more.Waiting, c.Held+more.Held, c.Groups+more.Groups, c.Begun+more.Begun
+		c.Waiting, c.Held, c.Groups, c.Begun = c.Waiting+more.Waiting, c.Held+more.Held, c.Groups+more.Groups,
+			c.Begun+more.Begun
 	}
 	slices.SortFunc(s.Committers, func(a, b CommitterStats) int { return cmp.Compare(a.Kind, b.Kind) })
 	f, followers := &s.Followers, other.Followers

@@ -26,8 +26,8 @@ type Options struct {
 	// WithoutSessionAudit switches off the audit entries that the store records by
 	// itself when a session is created, imported or deleted.
 	WithoutSessionAudit bool
-	// CountTokens counts the tokens of each message that is appended without NewMessage.Tokens, and TokenCounter names it. It must
-	// not change the message. Nil: they are not counted.
+	// CountTokens counts the tokens of each message that is appended without NewMessage.Tokens, and TokenCounter names it.
+	// It must not change the message. Nil: they are not counted.
 	CountTokens  func(repo.NewMessage) int64
 	TokenCounter string
 	// Observer sees the operations of BindWith's repositories. Those of a store, package agentstore has it see.
@@ -66,7 +66,10 @@ func New(pool pgsettings.Checked, options Options) *Store {
 }
 
 func storeOn(exec *pooled, options Options) *Store {
-	return &Store{repositories: repositories{base{exec, options.view, exec.viewed}, options}, exec: exec, log: options.logger()}
+	return &Store{
+		repositories: repositories{base{exec, options.view, exec.viewed}, options}, exec: exec,
+		log: options.logger(),
+	}
 }
 
 // Distribute is for package agentstore: the tables of the store are on a node of a distributed engine.
@@ -163,7 +166,10 @@ func (lentTx) Commit(context.Context) error   { return errLent() }
 func (lentTx) Rollback(context.Context) error { return errLent() }
 
 func errLent() error {
-	return &repo.InvalidError{Field: "transaction", Reason: "is committed or rolled back by InTx, when its function returns"}
+	return &repo.InvalidError{
+		Field:  "transaction",
+		Reason: "is committed or rolled back by InTx, when its function returns",
+	}
 }
 
 // inTx are those of a transaction.

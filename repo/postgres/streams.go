@@ -237,7 +237,10 @@ func (s *streams) isIn(ctx context.Context, id repo.ID) (bool, error) {
 	if s.has("stream", id) {
 		return true, nil
 	}
-	row, err := run(ctx, s.exec.read, queries.StreamFind, db.StreamFindParams{View: convert.UnlessZero(s.view), ID: convert.UUID(id)})
+	row, err := run(ctx, s.exec.read, queries.StreamFind, db.StreamFindParams{
+		View: convert.UnlessZero(s.view),
+		ID:   convert.UUID(id),
+	})
 	if conn.IsNoRows(err) {
 		err = nil
 	}

@@ -90,7 +90,10 @@ func newPartsAppender(pool *pooled) *partsAppender {
 
 // appendParts appends parts together with others.
 func (p *pooled) appendParts(ctx context.Context, a *partsAppending) error {
-	return p.submitted(ctx, "parts", a, func() error { return committerOf(p, newPartsAppender).Submit(ctx, a.stream.ID, a) })
+	return p.submitted(ctx, "parts", a, func() error {
+		return committerOf(p, newPartsAppender).Submit(ctx, a.stream.ID,
+			a)
+	})
 }
 
 // appendParts waits for the stream's row.
@@ -131,7 +134,8 @@ type partsRun struct {
 // fits reports whether the parts are the next ones of the stream's writer.
 func (r *partsRun) fits() bool {
 	first := &r.items[0].stream
-	return r.row != nil && !r.held && !r.row.Expired && r.row.Status == string(repo.StreamOpen) && r.row.Fence == first.Fence && r.row.NextSequence == first.Next
+	return r.row != nil && !r.held && !r.row.Expired && r.row.Status == string(repo.StreamOpen) &&
+		r.row.Fence == first.Fence && r.row.NextSequence == first.Next
 }
 
 func (r *partsRun) add(t *partsTask) {
@@ -165,8 +169,8 @@ func joinParts(g *partsGroup, tasks []*partsTask) []*partsRun {
 	return runs
 }
 
-// lookAtStreams adds the statements that lock the streams that nobody else has locked, and look at them behind the locks: who had a
-// lock just before may have added parts.
+// lookAtStreams adds the statements that lock the streams that nobody else has locked, and look at them behind the
+// locks: who had a lock just before may have added parts.
 func lookAtStreams(ctx context.Context, p *conn.Pipeline, runs []*partsRun) {
 	ids := convert.Each(runs, func(r *partsRun) pgtype.UUID { return convert.UUID(r.items[0].stream.ID) })
 	var locked []pgtype.UUID

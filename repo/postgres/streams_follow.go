@@ -137,7 +137,10 @@ func (s *streams) find(ctx context.Context, key string, from repo.StreamPosition
 		row, err := run(ctx, p.read, queries.StreamGet, db.StreamGetParams{Namespace: s.namespace(), Key: key})
 		return p, row.ID.Bytes, conn.OrMissing(err, rules.NoStream(key, from))
 	}
-	row, err := run(ctx, p.read, queries.StreamFind, db.StreamFindParams{View: convert.UnlessZero(s.view), ID: convert.UUID(from.StreamID)})
+	row, err := run(ctx, p.read, queries.StreamFind, db.StreamFindParams{
+		View: convert.UnlessZero(s.view),
+		ID:   convert.UUID(from.StreamID),
+	})
 	if err == nil && (!row.IsIn || row.Key != key) {
 		err = rules.NoStream(key, from)
 	}
@@ -184,7 +187,9 @@ func (l *live) otherStreams(ctx context.Context, known []openStreams) ([]bool, e
 }
 
 // readParts implements follow.Config.Read.
-func (l *live) readParts(ctx context.Context, positions []follow.Position[repo.ID]) ([]follow.Found[repo.StreamPart], error) {
+func (l *live) readParts(ctx context.Context, positions []follow.Position[repo.ID]) ([]follow.Found[repo.StreamPart],
+	error,
+) {
 	params := db.StreamListNewsParams{}
 	params.StreamIds, params.FromSequences, params.MaxRows, params.MaxBytes = newsParams(positions)
 	var rows []db.StreamListNewsRow

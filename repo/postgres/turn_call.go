@@ -75,7 +75,8 @@ func (c *turnCall) normalize() (*rules.Turn, error) {
 	return t, err
 }
 
-// renew makes the turn of a session that has another id than before, if it is named by its key. No attempt has stored it there.
+// renew makes the turn of a session that has another id than before, if it is named by its key. No attempt has stored
+// it there.
 func (c *turnCall) renew(id repo.ID, fresh bool) (err error) {
 	if !c.named || id == c.id {
 		return nil
@@ -101,7 +102,11 @@ func (c *turnCall) apart(ctx context.Context) (result repo.AppendedTurn, err err
 	unsure := c.item.Unsure
 	for attempt := 1; ; attempt++ {
 		err = exec.atomically(ctx, func(q db.DBTX) (err error) {
-			result, err = c.attempt(ctx, &sessions{base{exec: bound{tx: q.(pgx.Tx)}, view: c.sessions.view}, c.sessions.audited, c.sessions.counter})
+			result, err = c.attempt(ctx, &sessions{
+				base{exec: bound{tx: q.(pgx.Tx)}, view: c.sessions.view},
+				c.sessions.audited,
+				c.sessions.counter,
+			})
 			return err
 		})
 		lost, vanished := errors.Is(err, repo.ErrUnknownOutcome), c.hasVanished(err)
@@ -171,14 +176,20 @@ func (c *turnCall) create(ctx context.Context, in *sessions) (bool, error) {
 func (c *turnCall) existing(ctx context.Context, in *sessions) (repo.ID, error) {
 	t := c.turn
 	if t.Named {
-		row, err := queries.SessionFind(ctx, in.exec.(bound).tx, db.SessionFindParams{Namespace: c.key.Namespace, Key: c.key.Key})
+		row, err := queries.SessionFind(ctx, in.exec.(bound).tx, db.SessionFindParams{
+			Namespace: c.key.Namespace,
+			Key:       c.key.Key,
+		})
 		return row.Bytes, conn.OrMissing(err, &conn.Answer{Err: convert.SessionNotFound(t.SessionID)})
 	}
 	stored, err := in.taken(ctx, t.SessionID, t.Create.Namespace, t.Create.Key)
 	switch {
 	case err != nil:
 		return repo.ID{}, err
-	case slices.ContainsFunc(stored, func(s repo.Session) bool { return s.ID == t.SessionID && !rules.IsInView(in.view, s.Namespace) }):
+	case slices.ContainsFunc(stored, func(s repo.Session) bool {
+		return s.ID == t.SessionID && !rules.IsInView(in.view,
+			s.Namespace)
+	}):
 		return repo.ID{}, &conn.Answer{Err: rules.InOtherNamespace(t.SessionID)}
 	case slices.ContainsFunc(stored, func(s repo.Session) bool { return s.ID == t.SessionID }):
 		return t.SessionID, nil

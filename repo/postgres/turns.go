@@ -92,7 +92,10 @@ func (s *sessions) Turn(ctx context.Context, sessionID repo.ID, id string) (repo
 	if err := s.checkSession(ctx, sessionID, rules.CheckTurnID(id)); err != nil {
 		return repo.AppendedTurn{}, err
 	}
-	rows, err := run(ctx, s.exec.read, queries.TurnFind, db.TurnFindParams{SessionIds: convert.UUIDs([]repo.ID{sessionID}), Ids: []string{id}})
+	rows, err := run(ctx, s.exec.read, queries.TurnFind, db.TurnFindParams{
+		SessionIds: convert.UUIDs([]repo.ID{sessionID}),
+		Ids:        []string{id},
+	})
 	switch {
 	case err != nil:
 		return repo.AppendedTurn{}, err

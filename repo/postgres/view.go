@@ -22,9 +22,9 @@ type base struct {
 // namespace is that of the names of shared scopes and streams.
 func (b base) namespace() string { return cmp.Or(b.view, repo.DefaultNamespace) }
 
-// A namespace is checked where an id enters: a look finds that of a session or a plan, once, since it never changes and no id is given
-// twice. What is in another one is answered like what does not exist, also if other arguments are wrong. So checkSession and checkPlan
-// return the error of these first.
+// A namespace is checked where an id enters: a look finds that of a session or a plan, once, since it never changes and
+// no id is given twice. What is in another one is answered like what does not exist, also if other arguments are wrong.
+// So checkSession and checkPlan return the error of these first.
 
 func (b base) checkSession(ctx context.Context, id repo.ID, checked error) error {
 	if checked != nil || b.has("session", id) {
@@ -93,7 +93,8 @@ func (b base) others(ctx context.Context, ids ...repo.ID) (map[repo.ID]bool, err
 	return others, nil
 }
 
-// inView checks the session of a turn. One that is to be created is looked at again with that: somebody else may create it meanwhile.
+// inView checks the session of a turn. One that is to be created is looked at again with that: somebody else may create
+// it meanwhile.
 func (c *turnCall) inView(ctx context.Context) error {
 	if c.sessions.view == "" || c.turn.Named {
 		return nil

@@ -1,4 +1,5 @@
-// Package removal is what a store does for packages retention and erase, and for a spread, besides the contract. It is for authors of stores.
+// Package removal is what a store does for packages retention and erase, and for a spread, besides the contract. It is
+// for authors of stores.
 package removal
 
 import (
@@ -19,29 +20,35 @@ type Store interface {
 	// RemoveTurns removes up to limit records of turns that were added before a time, and from another one on. A turn
 	// that is repeated later is added again. It leaves those of sessions that a legal hold keeps, and counts them. It
 	// goes on at next; zero: nothing is left. With dryRun it counts all, and removes nothing.
-	RemoveTurns(ctx context.Context, from, before time.Time, limit int, dryRun bool) (removed, held int64, next time.Time, err error)
-	// Idle counts the sessions to which nothing was appended since the minute of the times, by namespace, and says for how long the
-	// first one is due by that. Of the first 10,001 those are left out that a legal hold keeps, or that are in use.
+	RemoveTurns(ctx context.Context, from, before time.Time, limit int,
+		dryRun bool) (removed, held int64, next time.Time, err error)
+	// Idle counts the sessions to which nothing was appended since the minute of the times, by namespace, and says for how
+	// long the first one is due by that. Of the first 10,001 those are left out that a legal hold keeps, or that are in
+	// use.
 	Idle(ctx context.Context, since map[string]time.Time) (sessions int64, longest time.Duration, err error)
 	// Forget replaces what is stored of a person where a row stays, and what tells of them in the audit trail, in
-	// transactions of bounded size. It may be repeated, and goes on with what is left. The zero Person: it finds
-	// out whether it may. In PostgreSQL only the owner of the tables may. Errors: ErrPermission; RefusedError of the kind "hold" if a
-	// hold keeps the messages.
+	// transactions of bounded size. It may be repeated, and goes on with what is left. The zero Person: it finds out
+	// whether it may. In PostgreSQL only the owner of the tables may. Errors: ErrPermission; RefusedError of the kind
+	// "hold" if a hold keeps the messages.
 	Forget(ctx context.Context, person Person) (Forgotten, error)
 	// Judge says of each session that is there what keeps it from being deleted for its age.
 	Judge(ctx context.Context, sessions []repo.ID) ([]Judgement, error)
-	// Left reports whether RemoveDeleted or RemoveExpired have left anything that they would remove, also because others are at it.
+	// Left reports whether RemoveDeleted or RemoveExpired have left anything that they would remove, also because others
+	// are at it.
 	Left(ctx context.Context) (bool, error)
-	// HeldFork returns a session that a legal hold keeps, and which has messages of the owner's sessions. Zero: there is none.
+	// HeldFork returns a session that a legal hold keeps, and which has messages of the owner's sessions. Zero: there is
+	// none.
 	HeldFork(ctx context.Context, owner string, namespaces []string) (repo.ID, error)
-	// Kept counts the messages of deleted sessions that forks have: their own ones, and all, with what came with imports of them.
+	// Kept counts the messages of deleted sessions that forks have: their own ones, and all, with what came with imports
+	// of them.
 	Kept(ctx context.Context, sessions []repo.ID) (own, all int64, err error)
 	// Made returns the plans that were made for sessions, also for those that are gone, and those below them.
 	Made(ctx context.Context, sessions []repo.ID) ([]repo.ID, error)
-	// Namespaces returns those of sessions, leases and shared scopes of state, without that in which a spread keeps its places.
+	// Namespaces returns those of sessions, leases and shared scopes of state, without that in which a spread keeps its
+	// places.
 	Namespaces(ctx context.Context) ([]string, error)
-	// Has reports whether a namespace has sessions, plans, actions, streams or shared scopes of state. Leases do not count: each
-	// store has retention's, in DefaultNamespace.
+	// Has reports whether a namespace has sessions, plans, actions, streams or shared scopes of state. Leases do not
+	// count: each store has retention's, in DefaultNamespace.
 	Has(ctx context.Context, namespace string) (bool, error)
 	// Names returns up to 10,000 of the names that are stored, behind one, by kind and then name. It reads everything.
 	Names(ctx context.Context, after Name) ([]Name, error)
@@ -80,8 +87,8 @@ func Batch(sessions []repo.Session, rows int) (n int) {
 	return n
 }
 
-// Delete deletes sessions, each as Sessions.Delete does: in one transaction if the store can, and it then waits for nobody; in a
-// view one by one. Each Deletion has its outcome, also if none was made.
+// Delete deletes sessions, each as Sessions.Delete does: in one transaction if the store can, and it then waits for
+// nobody; in a view one by one. Each Deletion has its outcome, also if none was made.
 func Delete(ctx context.Context, store repo.Store, all []Deletion) {
 	if keeper, is := store.(Keeper); is {
 		if together, is := keeper.Removal().(Together); is {
@@ -123,12 +130,13 @@ type Forgotten struct {
 	Actions     int64 `json:"actions"`
 	Streams     int64 `json:"streams"`
 	Texts       int64 `json:"fork_messages"` // of the sessions, which forks have
-	Held        int64 `json:"held"`          // plans, audit entries and sessions of others that a legal hold keeps: they are left
-	// Live counts plans that the person has made, and that have work to do: their texts and their maker are left. Cancel them, and
-	// erase again.
+	// plans, audit entries and sessions of others that a legal hold keeps: they are left
+	Held int64 `json:"held"`
+	// Live counts plans that the person has made, and that have work to do: their texts and their maker are left. Cancel
+	// them, and erase again.
 	Live int64 `json:"live_plans"`
-	// Named counts leases that have one of the names, which somebody holds, or whose tokens are ahead of the database's clock: they
-	// are left. Erase again.
+	// Named counts leases that have one of the names, which somebody holds, or whose tokens are ahead of the database's
+	// clock: they are left. Erase again.
 	Named int64 `json:"named_leases"`
 }
 

@@ -7,20 +7,22 @@ RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_ca
 DECLARE broken CONSTANT text := CASE
     WHEN NOT (namespace <> '' AND octet_length(namespace) <= 255) THEN 'state_scopes_namespace_check'
     WHEN NOT (name <> '' AND octet_length(name) <= 1024) THEN 'state_scopes_name_check'
-    WHEN NOT ((session_id IS NULL) <> (name IS NULL) AND (namespace IS NULL) = (name IS NULL) AND coalesce(session_id = id, true))
+    WHEN NOT ((session_id IS NULL) <> (name IS NULL) AND (namespace IS NULL) = (name IS NULL)
+        AND coalesce(session_id = id, true))
         THEN 'state_scopes_whose_check'
     WHEN NOT (version >= 0) THEN 'state_scopes_version_check'
 END;
 BEGIN
     IF broken IS NULL THEN RETURN true; END IF;
-    RAISE check_violation USING MESSAGE = 'new row for relation "state_scopes" violates check constraint "' || broken || '"',
+    RAISE check_violation USING MESSAGE = 'new row for relation "state_scopes" violates check constraint "' || broken
+        || '"',
         TABLE = 'state_scopes', CONSTRAINT = broken;
 END
 $$;
 
--- A scope of state: a session's own, or a shared one with a name, unique in its namespace. Every change locks this row and
--- advances version, so that the order of versions is the order of commits. Half of each page is left free, so that an update is
--- heap-only.
+-- A scope of state: a session's own, or a shared one with a name, unique in its namespace. Every change locks this row
+-- and advances version, so that the order of versions is the order of commits. Half of each page is left free, so that
+-- an update is heap-only.
 CREATE TABLE state_scopes (
     id         uuid        NOT NULL,
     session_id uuid,
@@ -34,26 +36,29 @@ CREATE TABLE state_scopes (
     CONSTRAINT state_scopes_check CHECK (state_scopes_valid(id, session_id, namespace, name, version))
 ) WITH (fillfactor = 50);
 
--- For the cascade. It is not unique, although session_id is: ON CONFLICT (id) may otherwise find a racing insert in this index
--- first, which is an error.
+-- For the cascade. It is not unique, although session_id is: ON CONFLICT (id) may otherwise find a racing insert in
+-- this index first, which is an error.
 CREATE INDEX state_scopes_session_id_idx ON state_scopes (session_id) WHERE session_id IS NOT NULL;
 
 CREATE FUNCTION state_values_valid(key text, value json, version bigint)
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 DECLARE broken CONSTANT pg_catalog.text := CASE
-    WHEN NOT (key OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(key) OPERATOR(pg_catalog.<=) 1024) THEN 'state_values_key_check'
-    WHEN NOT (pg_catalog.octet_length(value::pg_catalog.text) OPERATOR(pg_catalog.<=) 1048576) THEN 'state_values_value_check'
+    WHEN NOT (key OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(key) OPERATOR(pg_catalog.<=) 1024)
+        THEN 'state_values_key_check'
+    WHEN NOT (pg_catalog.octet_length(value::pg_catalog.text) OPERATOR(pg_catalog.<=) 1048576)
+        THEN 'state_values_value_check'
     WHEN NOT (version OPERATOR(pg_catalog.>=) 1) THEN 'state_values_version_check'
 END;
 BEGIN
     IF broken IS NULL THEN RETURN true; END IF;
-    RAISE check_violation USING MESSAGE = 'new row for relation "state_values" violates check constraint "' || broken || '"',
+    RAISE check_violation USING MESSAGE = 'new row for relation "state_values" violates check constraint "' || broken
+        || '"',
         TABLE = 'state_values', CONSTRAINT = broken;
 END
 $$;
 
--- A key's version is the scope's at the key's last change. Keys are ordered by their bytes, so that those with a prefix are
--- together in every database.
+-- A key's version is the scope's at the key's last change. Keys are ordered by their bytes, so that those with a prefix
+-- are together in every database.
 CREATE TABLE state_values (
     scope_id   uuid        NOT NULL,
     key        text        COLLATE "C" NOT NULL,
@@ -74,7 +79,8 @@ CREATE TABLE state_values (
 LOCK TABLE state_scopes, state_values IN ACCESS EXCLUSIVE MODE;
 DO $$
 BEGIN
-    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') <> 'on' AND EXISTS (SELECT FROM state_scopes) THEN
+    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') <> 'on'
+        AND EXISTS (SELECT FROM state_scopes) THEN
         RAISE EXCEPTION 'table state_scopes still holds rows' USING ERRCODE = 'ZAS01';
     END IF;
 END

@@ -18,11 +18,11 @@ BEGIN
 END
 $$;
 
--- A lease is held by its owner until it expires, by this server's clock, or is released. A release frees the row: it has no
--- owner then, has expired for ever, and acquired_at is when it was freed. It stays for a day, because fence is the counter of
--- the key. The name of a session or a plan is its id as uuid's text. A renewal changes expires_at alone, which no index has, so
--- that it is heap-only, as long as the page has room; a lease that is taken and released leaves dead rows behind, which these
--- settings bound.
+-- A lease is held by its owner until it expires, by this server's clock, or is released. A release frees the row: it
+-- has no owner then, has expired for ever, and acquired_at is when it was freed. It stays for a day, because fence is
+-- the counter of the key. The name of a session or a plan is its id as uuid's text. A renewal changes expires_at alone,
+-- which no index has, so that it is heap-only, as long as the page has room; a lease that is taken and released leaves
+-- dead rows behind, which these settings bound.
 CREATE TABLE leases (
     namespace   text        COLLATE "C" NOT NULL DEFAULT 'local',
     kind        text        COLLATE "C" NOT NULL,
@@ -45,7 +45,8 @@ CREATE INDEX leases_namespace_acquired_at_idx ON leases (namespace, acquired_at)
 LOCK TABLE leases IN ACCESS EXCLUSIVE MODE;
 DO $$
 BEGIN
-    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') <> 'on' AND EXISTS (SELECT FROM leases WHERE owner IS NOT NULL) THEN
+    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') <> 'on'
+        AND EXISTS (SELECT FROM leases WHERE owner IS NOT NULL) THEN
         RAISE EXCEPTION 'table leases still holds rows' USING ERRCODE = 'ZAS01';
     END IF;
 END

@@ -2,14 +2,19 @@
 -- +goose Up
 -- +goose StatementBegin
 
-CREATE FUNCTION streams_valid(namespace text, key text, owner text, began bigint, fence bigint, status text, reason text)
+CREATE FUNCTION streams_valid(namespace text, key text, owner text, began bigint, fence bigint, status text,
+    reason text)
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 DECLARE broken CONSTANT pg_catalog.text := CASE
-    WHEN NOT (namespace OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(namespace) OPERATOR(pg_catalog.<=) 255) THEN 'streams_namespace_check'
-    WHEN NOT (key OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(key) OPERATOR(pg_catalog.<=) 1024) THEN 'streams_key_check'
-    WHEN NOT (owner OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(owner) OPERATOR(pg_catalog.<=) 1024) THEN 'streams_owner_check'
+    WHEN NOT (namespace OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(namespace) OPERATOR(pg_catalog.<=) 255)
+        THEN 'streams_namespace_check'
+    WHEN NOT (key OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(key) OPERATOR(pg_catalog.<=) 1024)
+        THEN 'streams_key_check'
+    WHEN NOT (owner OPERATOR(pg_catalog.<>) '' AND pg_catalog.octet_length(owner) OPERATOR(pg_catalog.<=) 1024)
+        THEN 'streams_owner_check'
     WHEN NOT (began OPERATOR(pg_catalog.>=) 1 AND fence OPERATOR(pg_catalog.>=) began) THEN 'streams_fence_check'
-    WHEN NOT (status OPERATOR(pg_catalog.=) ANY (ARRAY['open', 'finished', 'failed', 'lapsed'])) THEN 'streams_status_check'
+    WHEN NOT (status OPERATOR(pg_catalog.=) ANY (ARRAY['open', 'finished', 'failed', 'lapsed']))
+        THEN 'streams_status_check'
     WHEN NOT (pg_catalog.octet_length(reason) OPERATOR(pg_catalog.<=) 65536
         AND (reason OPERATOR(pg_catalog.=) '' OR status OPERATOR(pg_catalog.=) 'failed')) THEN 'streams_reason_check'
 END;
@@ -20,14 +25,15 @@ BEGIN
 END
 $$;
 
--- A stream: parts of something live, until it expires by this server's clock. id tells apart those that had the key one after
--- the other, and began orders them: the fence that was given first. fence is that of the writer, a counter: each call of Open
--- takes the next one. It begins at the time, in microseconds since 1970, or after that of the stream before. opener identifies
--- the call, which may be sent twice. At most one stream of a key is open: one that expired before it ended has lapsed when the
--- next one is opened. An append locks the row, which makes no other version of it, and seldom changes expires_at. The next sequence
--- is after that of the last part: a counter here would leave a version behind for each append, which those that look the row up
--- would walk over while a snapshot is open that is older. A stream of a session that is deleted expires: its parts, which may be
--- many and large, are removed later, as those of others. The key is to the counter row, which a deletion locks first.
+-- A stream: parts of something live, until it expires by this server's clock. id tells apart those that had the key one
+-- after the other, and began orders them: the fence that was given first. fence is that of the writer, a counter: each
+-- call of Open takes the next one. It begins at the time, in microseconds since 1970, or after that of the stream
+-- before. opener identifies the call, which may be sent twice. At most one stream of a key is open: one that expired
+-- before it ended has lapsed when the next one is opened. An append locks the row, which makes no other version of it,
+-- and seldom changes expires_at. The next sequence is after that of the last part: a counter here would leave a version
+-- behind for each append, which those that look the row up would walk over while a snapshot is open that is older. A
+-- stream of a session that is deleted expires: its parts, which may be many and large, are removed later, as those of
+-- others. The key is to the counter row, which a deletion locks first.
 CREATE TABLE streams (
     id            uuid        NOT NULL,
     namespace     text        NOT NULL DEFAULT 'local',
@@ -44,7 +50,8 @@ CREATE TABLE streams (
     expires_at    timestamptz NOT NULL,
     CONSTRAINT streams_pkey PRIMARY KEY (id),
     CONSTRAINT streams_namespace_key_began_key UNIQUE (namespace, key, began),
-    CONSTRAINT streams_session_id_fkey FOREIGN KEY (session_id) REFERENCES session_counters (session_id) ON DELETE SET NULL,
+    CONSTRAINT streams_session_id_fkey FOREIGN KEY (session_id) REFERENCES session_counters (session_id) ON DELETE
+        SET NULL,
     CONSTRAINT streams_check CHECK (streams_valid(namespace, key, owner, began, fence, status, reason))
 ) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.05);
 
@@ -64,8 +71,8 @@ $$;
 CREATE TRIGGER streams_orphan BEFORE UPDATE OF session_id ON streams
     FOR EACH ROW WHEN (NEW.session_id IS NULL AND OLD.session_id IS NOT NULL) EXECUTE FUNCTION streams_orphan();
 
--- Parts are only inserted, by a statement that has locked the stream's row, and removed before it. A foreign key would check
--- the same again, at two thirds of the cost of a part. An empty one says that a new writer has begun again.
+-- Parts are only inserted, by a statement that has locked the stream's row, and removed before it. A foreign key would
+-- check the same again, at two thirds of the cost of a part. An empty one says that a new writer has begun again.
 CREATE TABLE stream_parts (
     stream_id uuid   NOT NULL,
     sequence  bigint NOT NULL,
@@ -83,7 +90,8 @@ BEGIN
             WHERE l.session_id = session AND w.state IN ('queued', 'processing', 'complete')) THEN 'plan'
         WHEN EXISTS (SELECT FROM leases l WHERE l.namespace = 'local' AND l.kind = 'session' AND l.name = session::text
             AND l.expires_at > statement_timestamp()) THEN 'lease'
-        WHEN EXISTS (SELECT FROM streams s WHERE s.session_id = session AND s.status = 'open' AND s.expires_at > statement_timestamp()) THEN 'stream'
+        WHEN EXISTS (SELECT FROM streams s WHERE s.session_id = session AND s.status = 'open'
+            AND s.expires_at > statement_timestamp()) THEN 'stream'
     END;
 END
 $$;

@@ -11,20 +11,22 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // The bounds of what is read at once, and of what is on no package on top: the core is the root, repo, internal, schema and observe.
 const (
 	maxFunction  = 60 // lines, from func to the closing brace
-	maxStatement = 80 // lines of SQL, without comments
-	maxQueries   = 2_350
-	maxCore      = 28_300
-	maxInterface = 9 // methods of its own
+	maxStatement = 90 // lines of SQL, without comments
+	maxQueries   = 2_680
+	maxCore      = 27_700
+	maxInterface = 9   // methods of its own
+	maxColumns   = 120 // of SQL; the linter looks at Go
 )
 
 // onTop are the bounds of the packages on top, each with those below it. One that has become shorter gets a lower bound.
 var onTop = map[string]int{
-	"audit": 3320, "inspect": 1340, "live": 1150, "window": 1120, "erase": 480, "otelagentstore": 460, "retention": 360,
+	"audit": 3350, "inspect": 1450, "live": 1170, "window": 1150, "erase": 490, "otelagentstore": 480, "retention": 380,
 }
 
 // Functions, statements, the core and the packages on top stay short.
@@ -137,6 +139,28 @@ func TestCosts(t *testing.T) {
 		count, err := strconv.Atoi(r.count)
 		if err != nil || count == 0 || count > costs[i].bound {
 			t.Errorf("%s %s %s (%v); the bound is %d", r.count, r.unit, r.name, err, costs[i].bound)
+		}
+	}
+}
+
+// Lines of SQL end where a reader's screen does.
+func TestColumnsOfSQL(t *testing.T) {
+	t.Chdir("../../..")
+	files, err := tracked(t.Context(), "*.sql")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := 0
+		for line := range strings.Lines(string(text)) {
+			at++
+			if columns := utf8.RuneCountInString(strings.TrimRight(line, "\n")); columns > maxColumns {
+				t.Errorf("%s:%d has %d columns; the bound is %d", name, at, columns, maxColumns)
+			}
 		}
 	}
 }

@@ -45,7 +45,10 @@ var claimLimits = scheduler.Limits{
 // New returns a claimer. The caller must close it.
 func New(budget *commit.Budget) *Claimer {
 	c := &Claimer{}
-	c.Committer = commit.New(budget, commit.Config[string, *Claiming]{Kind: "claim", Limits: claimLimits, Once: true, Unordered: true, Commit: c.claimAll})
+	c.Committer = commit.New(budget, commit.Config[string, *Claiming]{
+		Kind: "claim", Limits: claimLimits, Once: true,
+		Unordered: true, Commit: c.claimAll,
+	})
 	return c
 }
 

@@ -54,10 +54,15 @@ func LaneColumns(lanes []Lane) (namespaces, phases, actions []string, priorities
 	return namespaces, phases, actions, priorities
 }
 
-// LanesAnywhere returns up to maxRows lanes of the namespaces behind one, with these, and other namespaces that have claims which may
-// have expired.
-func LanesAnywhere(ctx context.Context, q db.DBTX, claim repo.Claim, after string, maxRows int) (namespaces, others []string, lanes []Lane, err error) {
-	params := db.PlanLanesParams{LeaseNamespace: convert.LeaseNamespace, After: after, Actions: claim.Actions, MaxRows: int32(maxRows)}
+// LanesAnywhere returns up to maxRows lanes of the namespaces behind one, with these, and other namespaces that have
+// claims which may have expired.
+func LanesAnywhere(ctx context.Context, q db.DBTX, claim repo.Claim, after string,
+	maxRows int,
+) (namespaces, others []string, lanes []Lane, err error) {
+	params := db.PlanLanesParams{
+		LeaseNamespace: convert.LeaseNamespace, After: after, Actions: claim.Actions,
+		MaxRows: int32(maxRows),
+	}
 	for _, phase := range claim.Phases {
 		params.Phases = append(params.Phases, string(phase))
 	}

@@ -17,23 +17,23 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
-// A claim looks at the first plans of each Lane, without locks; chooses (rules.Choice); locks what it has chosen, with others in place
-// of what somebody has locked; and writes that. If the first plans were too few, it goes on behind them, look after look, in the
-// same transaction.
+// A claim looks at the first plans of each Lane, without locks; chooses (rules.Choice); locks what it has chosen, with
+// others in place of what somebody has locked; and writes that. If the first plans were too few, it goes on behind
+// them, look after look, in the same transaction.
 const (
-	// claimDepth and minClaimDepth are how many plans the first look reads in all lanes together, and in each, more than it asks for,
-	// since other claims under way may have the first ones. So it does with claims that may have expired.
+	// claimDepth and minClaimDepth are how many plans the first look reads in all lanes together, and in each, more than
+	// it asks for, since other claims under way may have the first ones. So it does with claims that may have expired.
 	claimDepth    = 256
 	minClaimDepth = 16
-	// farDepth is how many a further look reads in all that are left, and maxClaimLooks how many there are. The statements have bounds
-	// for these.
+	// farDepth is how many a further look reads in all that are left, and maxClaimLooks how many there are. The statements
+	// have bounds for these.
 	farDepth      = 2000
 	maxClaimLooks = 64
 	// A claim of all namespaces looks at a few lanes at once, and at others if these were not enough.
 	laneRows   = 16
 	laneRounds = 16
-	// lockPause is the pause before a claim tries again for which somebody else had the lock of a limit, and lockTries how often it
-	// does.
+	// lockPause is the pause before a claim tries again for which somebody else had the lock of a limit, and lockTries how
+	// often it does.
 	lockPause = 2 * time.Millisecond
 	lockTries = 8
 )
@@ -47,11 +47,13 @@ type choosing struct {
 	own   *pgx.Conn
 	begun bool
 
-	// known are the namespaces whose limits were read. skipped: somebody else had the lock of one. byAction: some are of actions.
+	// known are the namespaces whose limits were read. skipped: somebody else had the lock of one. byAction: some are of
+	// actions.
 	known             map[string]bool
 	skipped, byAction bool
 	seen              map[repo.ID]bool
-	// last are the candidates whose claims have expired in their last attempt, held the claims that go on, and locked what was locked.
+	// last are the candidates whose claims have expired in their last attempt, held the claims that go on, and locked what
+	// was locked.
 	last   []rules.Candidate
 	held   db.PlanClaimLaterParams
 	locked map[repo.ID]db.PlanClaimLockRow
@@ -61,7 +63,9 @@ type choosing struct {
 }
 
 // claimPlans claims one plan for each owner, as far as there are any.
-func claimPlans(ctx context.Context, q db.DBTX, claim repo.Claim, owners []string, heads *queueHeads, key string) ([]Claimed, error) {
+func claimPlans(ctx context.Context, q db.DBTX, claim repo.Claim, owners []string, heads *queueHeads,
+	key string,
+) ([]Claimed, error) {
 	for try := 0; ; try++ {
 		c := &choosing{
 			Choice: rules.Choice{Rooms: rules.Rooms{}, Most: len(owners)}, claim: claim, q: q,
@@ -82,7 +86,9 @@ func claimPlans(ctx context.Context, q db.DBTX, claim repo.Claim, owners []strin
 	}
 }
 
-func (c *choosing) make(ctx context.Context, owners []string, heads *queueHeads, key string) (rows []Claimed, err error) {
+func (c *choosing) make(ctx context.Context, owners []string, heads *queueHeads,
+	key string,
+) (rows []Claimed, err error) {
 	if c.own != nil {
 		defer conn.RollbackOpen(ctx, c.own)
 	}
@@ -156,7 +162,8 @@ func (c *choosing) anywhere(ctx context.Context, heads *queueHeads, key string) 
 	return nil
 }
 
-// open is how far a Lane, or the claims of a namespace that may have expired, were looked at: behind a plan that has waited since a time.
+// open is how far a Lane, or the claims of a namespace that may have expired, were looked at: behind a plan that has
+// waited since a time.
 type open struct {
 	Lane
 	since time.Time
@@ -174,8 +181,8 @@ func (c *choosing) in(ctx context.Context, namespaces []string, lanes []Lane, fr
 	depth := c.Most + max(minClaimDepth, claimDepth/max(len(queued), 1))
 	window := c.Most + max(minClaimDepth, claimDepth/len(due))
 	if from.IsZero() {
-		// It looks at all. So it looks for claims that have expired behind those that cannot be taken, too: as long as plans are queued, a
-		// claim would never miss them.
+		// It looks at all. So it looks for claims that have expired behind those that cannot be taken, too: as long as plans
+		// are queued, a claim would never miss them.
 		window = max(window, farDepth/len(due))
 	}
 	for look := range maxClaimLooks {
@@ -229,7 +236,8 @@ func (c *choosing) atLimit(l Lane) bool {
 // look reads the next plans of lanes, and claims that may have expired, each up to so many.
 func (c *choosing) look(ctx context.Context, queued []*open, depth int, due []*open, window int) error {
 	p := &conn.Pipeline{}
-	if unknown := slices.DeleteFunc(slices.Clone(c.Turns), func(name string) bool { return c.known[name] }); len(unknown) > 0 {
+	if unknown := slices.DeleteFunc(slices.Clone(c.Turns),
+		func(name string) bool { return c.known[name] }); len(unknown) > 0 {
 		c.limited(ctx, p, unknown)
 		for _, namespace := range unknown {
 			c.known[namespace] = true
@@ -254,9 +262,11 @@ func (c *choosing) look(ctx context.Context, queued []*open, depth int, due []*o
 	if len(queued) > 0 {
 		params := db.PlanClaimQueueParams{Depth: int32(depth)}
 		for _, o := range queued {
-			params.Namespaces, params.Phases, params.Actions = append(params.Namespaces, o.namespace), append(params.Phases, o.phase), append(params.Actions, o.action)
+			params.Namespaces, params.Phases, params.Actions = append(params.Namespaces, o.namespace),
+				append(params.Phases, o.phase), append(params.Actions, o.action)
 			params.Priorities = append(params.Priorities, o.priority)
-			params.Sinces, params.Afters = append(params.Sinces, o.since), append(params.Afters, pgtype.UUID{Bytes: o.after, Valid: true})
+			params.Sinces, params.Afters = append(params.Sinces, o.since),
+				append(params.Afters, pgtype.UUID{Bytes: o.after, Valid: true})
 			o.rows = 0
 		}
 		p.Add(func(q db.DBTX) error {
@@ -268,8 +278,9 @@ func (c *choosing) look(ctx context.Context, queued []*open, depth int, due []*o
 					c.first = row.Since
 				}
 				c.add(rules.Candidate{
-					Plan: row.PlanID.Bytes, Phase: repo.Phase(o.phase), Namespace: o.namespace, Action: row.ActionName, Priority: int(o.priority),
-					Since: row.Since, Bytes: int(row.Bytes),
+					Plan: row.PlanID.Bytes, Phase: repo.Phase(o.phase), Namespace: o.namespace, Action: row.ActionName,
+					Priority: int(o.priority),
+					Since:    row.Since, Bytes: int(row.Bytes),
 				})
 			}
 			return err
@@ -296,7 +307,8 @@ func (c *choosing) add(one rules.Candidate) {
 // expired notes a claim that may have expired.
 func (c *choosing) expired(row db.PlanClaimDueRow) {
 	one := rules.Candidate{
-		Plan: row.PlanID.Bytes, Phase: repo.Phase(row.Phase), Namespace: row.Namespace, Action: row.ActionName, Since: row.CheckAt,
+		Plan: row.PlanID.Bytes, Phase: repo.Phase(row.Phase), Namespace: row.Namespace, Action: row.ActionName,
+		Since:   row.CheckAt,
 		Expired: true, Bytes: int(row.Bytes),
 	}
 	switch {
@@ -323,7 +335,10 @@ func (c *choosing) take(ctx context.Context) error {
 			if len(try.Of) == 0 {
 				continue
 			}
-			params := db.PlanClaimLockParams{State: string(repo.PlanQueued), IsLast: i == len(tries), LeaseNamespace: convert.LeaseNamespace, Most: int32(try.Most)}
+			params := db.PlanClaimLockParams{
+				State: string(repo.PlanQueued), IsLast: i == len(tries),
+				LeaseNamespace: convert.LeaseNamespace, Most: int32(try.Most),
+			}
 			if try.Of[0].Expired {
 				params.State = string(repo.PlanProcessing)
 			}
@@ -345,7 +360,8 @@ func (c *choosing) take(ctx context.Context) error {
 		for i, try := range tries {
 			c.Settle(try, ids[i])
 		}
-		c.ended = append(c.ended, slices.DeleteFunc(c.last, func(one rules.Candidate) bool { return !slices.Contains(ids[len(tries)], one.Plan) })...)
+		c.ended = append(c.ended, slices.DeleteFunc(c.last,
+			func(one rules.Candidate) bool { return !slices.Contains(ids[len(tries)], one.Plan) })...)
 		c.last = nil
 	}
 }

@@ -27,16 +27,18 @@ type claimWrites struct {
 	steps  db.PlanClaimHistoryParams
 }
 
-// write writes what was chosen, and commits. A plan whose lease somebody has acquired meanwhile leaves its owner without.
+// write writes what was chosen, and commits. A plan whose lease somebody has acquired meanwhile leaves its owner
+// without.
 func (c *choosing) write(ctx context.Context, owners []string) (rows []Claimed, err error) {
 	if len(c.Taken)+len(c.ended)+len(c.held.Ids) == 0 {
 		return nil, nil
 	}
 	now, until := c.now, c.now.Add(c.claim.TTL)
 	w := &claimWrites{
-		lease: db.PlanClaimLeaseParams{LeaseNamespace: convert.LeaseNamespace, Now: now, Until: until},
-		start: db.PlanClaimStartParams{LeaseNamespace: convert.LeaseNamespace, Now: now},
-		note:  db.PlanClaimNoteParams{LeaseNamespace: convert.LeaseNamespace, Until: until}, failed: db.PlanClaimErrorParams{Now: now},
+		lease:  db.PlanClaimLeaseParams{LeaseNamespace: convert.LeaseNamespace, Now: now, Until: until},
+		start:  db.PlanClaimStartParams{LeaseNamespace: convert.LeaseNamespace, Now: now},
+		note:   db.PlanClaimNoteParams{LeaseNamespace: convert.LeaseNamespace, Until: until},
+		failed: db.PlanClaimErrorParams{Now: now},
 	}
 	for _, one := range c.ended {
 		w.add(one, c.locked[one.Plan], owners[0])
@@ -71,7 +73,8 @@ func (c *choosing) write(ctx context.Context, owners []string) (rows []Claimed, 
 func (w *claimWrites) add(one rules.Candidate, row db.PlanClaimLockRow, owner string) {
 	if one.Expired {
 		moved, reason := rules.Expired(repo.Plan{
-			Stage: repo.Stage{Phase: one.Phase, State: repo.PlanProcessing}, Version: row.Version, Attempt: int(row.Attempt), MaxAttempts: int(row.MaxAttempts),
+			Stage: repo.Stage{Phase: one.Phase, State: repo.PlanProcessing}, Version: row.Version, Attempt: int(row.Attempt),
+			MaxAttempts: int(row.MaxAttempts),
 		})
 		row.Version, row.Attempt = moved.Version, int32(moved.Attempt)
 		w.step(row, repo.TransitionExpire, repo.PlanProcessing, moved.State, owner, reason)
@@ -88,9 +91,12 @@ func (w *claimWrites) add(one rules.Candidate, row db.PlanClaimLockRow, owner st
 }
 
 // step adds a change, which gives its plan the version of row.
-func (w *claimWrites) step(row db.PlanClaimLockRow, transition repo.Transition, from, to repo.PlanState, actor, reason string) {
+func (w *claimWrites) step(row db.PlanClaimLockRow, transition repo.Transition, from, to repo.PlanState, actor,
+	reason string,
+) {
 	s := &w.steps
-	s.Ids, s.Versions, s.Transitions = append(s.Ids, row.ID), append(s.Versions, row.Version), append(s.Transitions, string(transition))
+	s.Ids, s.Versions, s.Transitions = append(s.Ids, row.ID), append(s.Versions, row.Version),
+		append(s.Transitions, string(transition))
 	s.FromStates, s.ToStates = append(s.FromStates, string(from)), append(s.ToStates, string(to))
 	s.Actors, s.Reasons = append(s.Actors, actor), append(s.Reasons, reason)
 }
@@ -114,7 +120,8 @@ func (w *claimWrites) statements(ctx context.Context, started *[]db.Plan) *conn.
 		p.Add(func(q db.DBTX) error { return queries.PlanClaimHistory(ctx, q, s) })
 		p.Add(func(q db.DBTX) error {
 			return queries.PlanClaimTell(ctx, q, db.PlanClaimTellParams{
-				Ids: s.Ids, Versions: s.Versions, Transitions: s.Transitions, FromStates: s.FromStates, ToStates: s.ToStates, Actors: s.Actors, Now: w.lease.Now,
+				Ids: s.Ids, Versions: s.Versions, Transitions: s.Transitions, FromStates: s.FromStates, ToStates: s.ToStates,
+				Actors: s.Actors, Now: w.lease.Now,
 			})
 		})
 	}

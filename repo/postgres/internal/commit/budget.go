@@ -47,7 +47,10 @@ func NewBudget(conns conn.Conns) *Budget {
 	if size >= 3 {
 		waits = max(1, size/4)
 	}
-	return &Budget{Waits: waits, Apart: make(chan struct{}, waits), groups: scheduler.NewBudget(max(1, size-waits)), conns: conns}
+	return &Budget{
+		Waits: waits, Apart: make(chan struct{}, waits), groups: scheduler.NewBudget(max(1, size-waits)),
+		conns: conns,
+	}
 }
 
 // Use notes that a group holds a connection, or waits for one, until the returned function is

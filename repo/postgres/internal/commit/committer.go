@@ -84,10 +84,11 @@ func (c *Committer[K, I]) Submit(ctx context.Context, key K, item I) error {
 	return conn.Translate(ctx, ctx.Err(), conn.Unsent)
 }
 
-// isGivenUp reports whether an error says that nothing was written because the callers of a group have gone: to each it is the
-// error of its own context.
+// isGivenUp reports whether an error says that nothing was written because the callers of a group have gone: to each it
+// is the error of its own context.
 func isGivenUp(err error) bool {
-	return !errors.Is(err, repo.ErrUnknownOutcome) && (conn.HasCode(err, conn.QueryCanceled) || errors.Is(err, context.Canceled))
+	return !errors.Is(err, repo.ErrUnknownOutcome) && (conn.HasCode(err, conn.QueryCanceled) ||
+		errors.Is(err, context.Canceled))
 }
 
 // Close waits for the groups under way. Nothing may be submitted any more.

@@ -36,7 +36,8 @@ type Task[K comparable, I Item] = scheduler.Task[K, I]
 // called when the connection is free again. An error says that nothing was written, unless it is
 // repo.ErrUnknownOutcome: then the tasks of which carried is true, or all if that is nil, may be
 // written.
-type Send[K comparable, I Item] func(ctx context.Context, q db.DBTX, tasks []*Task[K, I]) (answer func(), carried func(*Task[K, I]) bool, err error)
+type Send[K comparable, I Item] func(ctx context.Context, q db.DBTX, tasks []*Task[K, I]) (answer func(),
+	carried func(*Task[K, I]) bool, err error)
 
 // Run makes attempts at tasks until one succeeds, or each has its answer or is held.
 func (g *Group[K, I]) Run(tasks []*Task[K, I], send Send[K, I]) {
@@ -49,7 +50,8 @@ func (g *Group[K, I]) Run(tasks []*Task[K, I], send Send[K, I]) {
 		case conn.IsRejection(err) && len(tasks) > 1:
 			g.runEach(tasks, send)
 			return
-		case conn.IsPassing(err) && !conn.IsRejection(err) && g.ctx.Err() == nil && g.committer.budget.conns.Pause(g.ctx, attempt):
+		case conn.IsPassing(err) && !conn.IsRejection(err) && g.ctx.Err() == nil &&
+			g.committer.budget.conns.Pause(g.ctx, attempt):
 		case g.ctx.Err() != nil && g.Context().Err() == nil:
 			return // it gives up its connection: the key is held
 		default:
@@ -135,7 +137,10 @@ func (g *Group[K, I]) Hold(t *Task[K, I], patience time.Duration) {
 	g.held[t.Key] = true
 	p := t.Item.progress()
 	if waits := g.committer.config.Waits && g.committer.budget.Waits > 0; !waits && p.IsOver(patience) {
-		g.Done(t, conn.Settled(conn.AfterDoubt(p.Unsure, &conn.Error{Sentinel: repo.ErrContention, Cause: conn.ErrLockTimeout})))
+		g.Done(t, conn.Settled(conn.AfterDoubt(p.Unsure, &conn.Error{
+			Sentinel: repo.ErrContention,
+			Cause:    conn.ErrLockTimeout,
+		})))
 		return
 	}
 	p.Skip()

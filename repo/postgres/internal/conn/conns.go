@@ -21,8 +21,8 @@ type Conns struct {
 	// OtherLevel: transactions have another level than read committed by default, so that
 	// statements which check that would do nothing. It affects the speed alone, and is never reset.
 	OtherLevel *atomic.Bool
-	// Distributed: the tables are on a node of a distributed engine, which takes only plain statements, in transactions that say where
-	// they begin, to that node as they are. It is never reset.
+	// Distributed: the tables are on a node of a distributed engine, which takes only plain statements, in transactions
+	// that say where they begin, to that node as they are. It is never reset.
 	Distributed *atomic.Bool
 	// Observer is told of groups. Nil: nobody is.
 	Observer observe.Observer
@@ -32,7 +32,10 @@ type Conns struct {
 
 // New returns the connections of a pool.
 func New(pool *pgxpool.Pool, observer observe.Observer) Conns {
-	return Conns{Pool: pool, OtherLevel: &atomic.Bool{}, Distributed: &atomic.Bool{}, Observer: observer, Again: &atomic.Int64{}}
+	return Conns{
+		Pool: pool, OtherLevel: &atomic.Bool{}, Distributed: &atomic.Bool{}, Observer: observer,
+		Again: &atomic.Int64{},
+	}
 }
 
 // Pause is like the function, and counts the attempt that follows.
@@ -80,8 +83,8 @@ func (c Conns) Run(ctx context.Context, at Phase, statements func(db.DBTX) error
 	return Meaning(ctx, err, at)
 }
 
-// Doubted returns the error of a commit. A coordinator that is asked to cancel while it waits for its node's answer to the commit
-// says that it has canceled: the outcome is unknown then.
+// Doubted returns the error of a commit. A coordinator that is asked to cancel while it waits for its node's answer to
+// the commit says that it has canceled: the outcome is unknown then.
 func (c Conns) Doubted(err error) error {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && c.Distributed.Load() && pgErr.Code == QueryCanceled {
 		return &Error{repo.ErrUnknownOutcome, withoutValues(pgErr)}

@@ -159,8 +159,8 @@ func EndsConnection(pgErr *pgconn.PgError) bool {
 	return pgErr.Code == adminShutdown || pgErr.Code == crashShutdown // which nothing survives
 }
 
-// losesNode reports that the coordinator of a distributed engine lost a node that may have executed the statement or the commit. It
-// says so in an error, and keeps the connection. If it could not connect to the node, nothing was sent.
+// losesNode reports that the coordinator of a distributed engine lost a node that may have executed the statement or
+// the commit. It says so in an error, and keeps the connection. If it could not connect to the node, nothing was sent.
 func losesNode(pgErr *pgconn.PgError) bool {
 	switch code := pgErr.Code; {
 	case isRaised(pgErr):
@@ -170,12 +170,15 @@ func losesNode(pgErr *pgconn.PgError) bool {
 	case code == internalError:
 		return pgErr.Routine == "ErrorIfPostCommitFailedShardPlacements" || pgErr.Routine == "ReportResultError"
 	}
-	return class(pgErr) == "08" && !slices.ContainsFunc(unconnected, func(words string) bool { return strings.Contains(pgErr.Message, words) })
+	return class(pgErr) == "08" && !slices.ContainsFunc(unconnected,
+		func(words string) bool { return strings.Contains(pgErr.Message, words) })
 }
 
-// unconnected are the words of the coordinator, of libpq and of the operating system for a connection that was not made.
+// unconnected are the words of the coordinator, of libpq and of the operating system for a connection that was not
+// made.
 var unconnected = []string{
-	"could not establish", "connection to server at ", "Connection refused", "No route to host", "the database system is ", "not yet accepting connections",
+	"could not establish", "connection to server at ", "Connection refused", "No route to host", "the database system is ",
+	"not yet accepting connections",
 }
 
 // refusal returns the error of what a trigger or another function of the owner's refuses, or nil.
@@ -205,8 +208,8 @@ func isRaised(pgErr *pgconn.PgError) bool {
 	return pgErr.Routine == "exec_stmt_raise" || pgErr.Routine == "exec_stmt_assert"
 }
 
-// isWithin reports an error that comes out of a function. A distributed engine says in the same field on which node a statement
-// was executed.
+// isWithin reports an error that comes out of a function. A distributed engine says in the same field on which node a
+// statement was executed.
 func isWithin(pgErr *pgconn.PgError) bool {
 	where := pgErr.Where
 	if strings.HasPrefix(where, onNode) {
@@ -215,8 +218,8 @@ func isWithin(pgErr *pgconn.PgError) bool {
 	return where != ""
 }
 
-// constraint returns the name of the constraint that was violated. A distributed engine has it in the message alone, and with the
-// number of a shard. No name of ours ends with a number.
+// constraint returns the name of the constraint that was violated. A distributed engine has it in the message alone,
+// and with the number of a shard. No name of ours ends with a number.
 func constraint(pgErr *pgconn.PgError) string {
 	if pgErr.ConstraintName != "" || !strings.HasPrefix(pgErr.Where, onNode) || class(pgErr) != integrityViolation {
 		return pgErr.ConstraintName
@@ -280,11 +283,14 @@ func Violates(err error, name string) bool {
 	return ok && constraint(pgErr) == name
 }
 
-// Whole returns the error of a statement that has written fewer rows than it was given, which the statements that can say so raise
-// themselves (rows_left_out).
+// Whole returns the error of a statement that has written fewer rows than it was given, which the statements that can
+// say so raise themselves (rows_left_out).
 func Whole(rows int64, given int, err error) error {
 	if err == nil && rows != int64(given) {
-		err = &pgconn.PgError{Severity: "ERROR", Code: integrityViolation + "000", ConstraintName: LeftOut, Message: leftOut, Routine: "exec_stmt_raise"}
+		err = &pgconn.PgError{
+			Severity: "ERROR", Code: integrityViolation + "000", ConstraintName: LeftOut, Message: leftOut,
+			Routine: "exec_stmt_raise",
+		}
 	}
 	return err
 }

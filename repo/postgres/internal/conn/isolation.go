@@ -14,11 +14,12 @@ import (
 // the caller's session is.
 var ReadCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 
-// Alone sends each statement, and each batch, as a transaction of its own, in one round trip, at read committed, or at a snapshot.
+// Alone sends each statement, and each batch, as a transaction of its own, in one round trip, at read committed, or at
+// a snapshot.
 type Alone struct {
 	Conn *pgx.Conn
-	// Says: it says where each transaction begins and ends. A distributed engine takes the statements of one that is implicit as
-	// transactions of their own.
+	// Says: it says where each transaction begins and ends. A distributed engine takes the statements of one that is
+	// implicit as transactions of their own.
 	Says bool
 	// Snapshot: the statements of a batch, which only read, see the same snapshot (repeatable read).
 	Snapshot bool
@@ -26,11 +27,12 @@ type Alone struct {
 
 var _ db.DBTX = Alone{}
 
-// SendBatch is like pgx.Conn's. The level is set in the transaction that the server begins implicitly, with the first statement of the
-// batch, by a variable that belongs to the transaction: the next one starts with the default again, and a pooler may hand the session
-// on. It is not SET TRANSACTION, about which the server would warn there, and not BEGIN, which would leave a transaction open after an
-// error. (It is not a query of sqlc, which does not support SET.) The statement of a lone message (MessageAppendOne) checks its level
-// itself and is sent without it, which saves a twentieth of it. At another level it does nothing, and the ledger is asked.
+// SendBatch is like pgx.Conn's. The level is set in the transaction that the server begins implicitly, with the first
+// statement of the batch, by a variable that belongs to the transaction: the next one starts with the default again,
+// and a pooler may hand the session on. It is not SET TRANSACTION, about which the server would warn there, and not
+// BEGIN, which would leave a transaction open after an error. (It is not a query of sqlc, which does not support SET.)
+// The statement of a lone message (MessageAppendOne) checks its level itself and is sent without it, which saves a
+// twentieth of it. At another level it does nothing, and the ledger is asked.
 func (a Alone) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
 	level := "read committed"
 	if a.Snapshot {

@@ -48,8 +48,9 @@ func (p *Pipeline) Exec(ctx context.Context, sql string) {
 	})
 }
 
-// Begin adds what begins a transaction of several round trips at read committed. The server ends it, and the connection, if nothing
-// comes for five seconds: a process that is stopped in between keeps nobody from the rows that it has locked.
+// Begin adds what begins a transaction of several round trips at read committed. The server ends it, and the
+// connection, if nothing comes for five seconds: a process that is stopped in between keeps nobody from the rows that
+// it has locked.
 func (p *Pipeline) Begin(ctx context.Context) {
 	p.Exec(ctx, "begin isolation level read committed")
 	p.Exec(ctx, "set local idle_in_transaction_session_timeout = '5s'")
@@ -81,8 +82,8 @@ func (p *Pipeline) Send(ctx context.Context, q db.DBTX) error {
 	return err
 }
 
-// SendAndCommit sends statements on the connection of their transaction, and its commit behind them. An error with which the server
-// answered one of them says that nothing was written: it is an [Answer].
+// SendAndCommit sends statements on the connection of their transaction, and its commit behind them. An error with
+// which the server answered one of them says that nothing was written: it is an [Answer].
 func (p *Pipeline) SendAndCommit(ctx context.Context, pg *pgx.Conn) error {
 	calls := 0
 	p.Add(func(q db.DBTX) error {
@@ -117,7 +118,8 @@ func After[Answer any](
 // errRecorded ends a step whose statement was handed over.
 var errRecorded = errors.New("recorded")
 
-// piped is what a step gets: first it puts the statement into a batch, and then it has the batch's answers, in their order.
+// piped is what a step gets: first it puts the statement into a batch, and then it has the batch's answers, in their
+// order.
 type piped struct {
 	batch   *pgx.Batch
 	results pgx.BatchResults

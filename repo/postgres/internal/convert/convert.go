@@ -1,4 +1,5 @@
-// Package convert converts between rows and the types of package repo, and has what the code knows of the schema by name.
+// Package convert converts between rows and the types of package repo, and has what the code knows of the schema by
+// name.
 package convert
 
 import (
@@ -212,7 +213,10 @@ func SessionNotFound(id repo.ID) error { return &repo.NotFoundError{Kind: "sessi
 
 // Lease returns the lease with a key.
 func Lease(key repo.LeaseKey, row db.LeaseGetRow) repo.Lease {
-	return repo.Lease{Key: key, Owner: row.Owner, Fence: row.Fence, AcquiredAt: row.AcquiredAt.UTC(), ExpiresAt: row.ExpiresAt.UTC()}
+	return repo.Lease{
+		Key: key, Owner: row.Owner, Fence: row.Fence, AcquiredAt: row.AcquiredAt.UTC(),
+		ExpiresAt: row.ExpiresAt.UTC(),
+	}
 }
 
 // Stream returns a stream.

@@ -184,7 +184,10 @@ func Plan(row db.Plan) (repo.Plan, error) {
 		UpdatedAt:               row.UpdatedAt.UTC(),
 	}
 	for i := range plan.Projects {
-		plan.Projects[i] = repo.ProjectLink{Project: row.Projects[i], Alias: row.ProjectAliases[i], ReadOnly: row.ProjectReadOnlys[i]}
+		plan.Projects[i] = repo.ProjectLink{
+			Project: row.Projects[i], Alias: row.ProjectAliases[i],
+			ReadOnly: row.ProjectReadOnlys[i],
+		}
 	}
 	for i := range plan.Arguments {
 		plan.Arguments[i] = repo.ArgumentValue{Name: row.ArgumentNames[i], Value: json.RawMessage(row.ArgumentValues[i])}
@@ -201,15 +204,19 @@ func Event(row db.PlanHistory) repo.PlanEvent {
 		PlanID:     row.PlanID.Bytes,
 		Version:    row.Version,
 		Transition: repo.Transition(row.Transition),
-		From:       repo.Stage{Phase: repo.Phase(FromNullable(row.FromPhase)), State: repo.PlanState(FromNullable(row.FromState))},
-		To:         repo.Stage{Phase: repo.Phase(row.ToPhase), State: repo.PlanState(row.ToState)},
-		Actor:      FromNullable(row.Actor),
-		Reason:     FromNullable(row.Reason),
-		CreatedAt:  row.CreatedAt.UTC(),
+		From: repo.Stage{
+			Phase: repo.Phase(FromNullable(row.FromPhase)),
+			State: repo.PlanState(FromNullable(row.FromState)),
+		},
+		To:        repo.Stage{Phase: repo.Phase(row.ToPhase), State: repo.PlanState(row.ToState)},
+		Actor:     FromNullable(row.Actor),
+		Reason:    FromNullable(row.Reason),
+		CreatedAt: row.CreatedAt.UTC(),
 	}
 }
 
-// LinkedPlans returns a session's plans in a view from texts "id/phase/state/namespace": the whole store may have linked others.
+// LinkedPlans returns a session's plans in a view from texts "id/phase/state/namespace": the whole store may have
+// linked others.
 func LinkedPlans(view string, texts []string) (plans []repo.LinkedPlan) {
 	for _, text := range texts {
 		parts := strings.SplitN(text, "/", 4) // as many as the database wrote

@@ -119,7 +119,10 @@ type Hub[K comparable, I any] struct {
 
 // New returns a Hub. The caller must close it.
 func New[K comparable, I any](config Config[K, I]) *Hub[K, I] {
-	h := &Hub[K, I]{config: config, poke: make(chan struct{}, 1), topics: map[K]*topic[K, I]{}, late: map[*follower[K, I]]bool{}}
+	h := &Hub[K, I]{
+		config: config, poke: make(chan struct{}, 1), topics: map[K]*topic[K, I]{},
+		late: map[*follower[K, I]]bool{},
+	}
 	h.ctx, h.close = context.WithCancel(context.Background()) //nolint:gosec // Close calls it
 	return h
 }
@@ -310,8 +313,9 @@ func (h *Hub[K, I]) note(f *follower[K, I], due time.Time, late bool) {
 	h.late[f] = true
 }
 
-// Followers returns the number of followers, and of those of them whose reads wait because they catch up. lag is for how
-// long the first of those has been behind who are: it was known, or supposed, that there are items that it was not given.
+// Followers returns the number of followers, and of those of them whose reads wait because they catch up. lag is for
+// how long the first of those has been behind who are: it was known, or supposed, that there are items that it was not
+// given.
 func (h *Hub[K, I]) Followers() (all, behind int, lag time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -146,7 +146,8 @@ func (s *Scheduler[K, I]) line(q *queue[K, I]) {
 
 // relist moves a queue whose first item was withdrawn to the list of the next one.
 func (s *Scheduler[K, I]) relist(q *queue[K, I]) {
-	if in := q.turn.in; in != nil && (in == &s.turns || in == &s.sharers) && (in == &s.sharers) != q.tasks.first.value.shares {
+	if in := q.turn.in; in != nil && (in == &s.turns || in == &s.sharers) &&
+		(in == &s.sharers) != q.tasks.first.value.shares {
 		q.turn.remove()
 		s.line(q)
 	}

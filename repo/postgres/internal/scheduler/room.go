@@ -10,7 +10,8 @@ type room[K comparable, I any] struct {
 }
 
 func (r *room[K, I]) fits(size Size) bool {
-	return r.items == 0 || r.items < r.limits.Items && r.rows+size.Rows <= r.limits.Rows && r.bytes+size.Bytes <= r.limits.Bytes
+	return r.items == 0 || r.items < r.limits.Items && r.rows+size.Rows <= r.limits.Rows &&
+		r.bytes+size.Bytes <= r.limits.Bytes
 }
 
 // enter puts a new task into its queue, or lets it wait for room. It reports false if

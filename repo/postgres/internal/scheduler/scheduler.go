@@ -396,7 +396,8 @@ func (s *Scheduler[K, I]) lateIn() time.Duration {
 // awaitLate has groups begin when the newest one is late, if items wait for that. The timer is
 // set only if it does not run already.
 func (s *Scheduler[K, I]) awaitLate() {
-	if under := s.begun.length; s.ringing || s.turns.length == 0 || under == 0 || under >= s.config.Groups || !s.mayPlace() {
+	if under := s.begun.length; s.ringing || s.turns.length == 0 || under == 0 || under >= s.config.Groups ||
+		!s.mayPlace() {
 		return
 	}
 	pause := s.lateIn()

@@ -153,7 +153,8 @@ func (l *ledger) rowsOf(a *Turn, counter *counterRow) *rules.TurnRows {
 // givesAgain reports whether one that was accepted has an id of this one's, of the same
 // kind: a usage may have the id of a message.
 func (l *ledger) givesAgain(a *Turn) bool {
-	return a.Repeatable && slices.ContainsFunc(a.Messages, func(m repo.NewMessage) bool { return l.messageIDs[ofSession{a.SessionID, m.ID}] }) ||
+	return a.Repeatable && slices.ContainsFunc(a.Messages,
+		func(m repo.NewMessage) bool { return l.messageIDs[ofSession{a.SessionID, m.ID}] }) ||
 		a.ID != "" && l.turnIDs[ofTurn{a.SessionID, a.ID}] || a.Usage != nil && l.usageIDs[ofSession{a.SessionID, a.Usage.ID}]
 }
 

@@ -20,7 +20,8 @@ func (c *counterRow) fenceOf(session repo.ID) rules.Fence {
 func (a *Turn) refusal(err error) error {
 	fenced, isFenced := errors.AsType[*repo.FencedError](err)
 	conflict, isConflict := errors.AsType[*repo.SequenceConflictError](err)
-	if a.Unsure && (isFenced && fenced.Fence == 0 || isConflict && conflict.Kind == "session" && conflict.Expected > conflict.Next) {
+	if a.Unsure && (isFenced && fenced.Fence == 0 || isConflict && conflict.Kind == "session" &&
+		conflict.Expected > conflict.Next) {
 		return &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
 	}
 	return err
@@ -41,7 +42,10 @@ func catchUp(ctx context.Context, q db.DBTX, refused error) error {
 	if err != nil {
 		return err
 	}
-	row, err := queries.FenceCatchUpSession(ctx, q, db.FenceCatchUpSessionParams{SessionID: convert.UUID(id), Namespace: convert.LeaseNamespace})
+	row, err := queries.FenceCatchUpSession(ctx, q, db.FenceCatchUpSessionParams{
+		SessionID: convert.UUID(id),
+		Namespace: convert.LeaseNamespace,
+	})
 	switch {
 	case conn.IsNoRows(err):
 		return nil // a new attempt finds no session
@@ -59,7 +63,10 @@ func (l *ledger) catchUp(ctx context.Context, q db.DBTX, a *Turn) error {
 	if counter == nil || a.Fence <= counter.fence {
 		return nil
 	}
-	row, err := queries.FenceCatchUpSession(ctx, q, db.FenceCatchUpSessionParams{SessionID: convert.UUID(a.SessionID), Namespace: convert.LeaseNamespace})
+	row, err := queries.FenceCatchUpSession(ctx, q, db.FenceCatchUpSessionParams{
+		SessionID: convert.UUID(a.SessionID),
+		Namespace: convert.LeaseNamespace,
+	})
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,8 @@ func InTx(ctx context.Context, q db.DBTX, a *Turn) error {
 	return err
 }
 
-// oneBehind sends the statement of one message behind one that waits for the counter row, and reports whether it was written.
+// oneBehind sends the statement of one message behind one that waits for the counter row, and reports whether it was
+// written.
 func oneBehind(ctx context.Context, q db.DBTX, a *Turn) (bool, error) {
 	row, err := conn.After(ctx, q,
 		func(q db.DBTX) error { return queries.TurnAwaitCounters(ctx, q, convert.UUIDs([]repo.ID{a.SessionID})) },

@@ -43,8 +43,8 @@ type ledger struct {
 	messageIDs, usageIDs map[ofSession]bool
 	turnIDs              map[ofTurn]bool
 
-	// has are the messages that turns follow, if they are stored, and branched the sessions that have a row of session_branches, or
-	// get one (branching).
+	// has are the messages that turns follow, if they are stored, and branched the sessions that have a row of
+	// session_branches, or get one (branching).
 	has       map[ofPlace]bool
 	branched  map[repo.ID]bool
 	branching []repo.ID
@@ -119,8 +119,9 @@ func newLedger(items []*Turn) *ledger {
 	l := &ledger{
 		counters: map[repo.ID]*counterRow{}, usages: map[repo.ID]*usageRow{}, scopes: map[repo.Scope]*scopeRow{},
 		values: map[ofScope]*repo.StateValue{}, turns: map[ofTurn]db.TurnFindRow{}, messages: map[ofSession]bool{},
-		added: map[ofSession]repo.Usage{}, messageIDs: map[ofSession]bool{}, turnIDs: map[ofTurn]bool{}, usageIDs: map[ofSession]bool{},
-		writes: map[ofScope]rules.StateWrite{}, has: map[ofPlace]bool{}, branched: map[repo.ID]bool{},
+		added: map[ofSession]repo.Usage{}, messageIDs: map[ofSession]bool{}, turnIDs: map[ofTurn]bool{},
+		usageIDs: map[ofSession]bool{},
+		writes:   map[ofScope]rules.StateWrite{}, has: map[ofPlace]bool{}, branched: map[repo.ID]bool{},
 		actions: map[string]int64{}, streams: map[string]*openStream{},
 	}
 	for _, a := range items {

@@ -19,7 +19,8 @@ import (
 // each wait.
 type waiting struct{ sessions, scopes, creates, brief bool }
 
-// How long a lock is waited for, as the setting has it: in a group, and for the first row of a transaction, while it keeps nobody from another.
+// How long a lock is waited for, as the setting has it: in a group, and for the first row of a transaction, while it
+// keeps nobody from another.
 const (
 	briefly = "20ms"
 	queued  = "250ms"
@@ -51,7 +52,10 @@ func (l *ledger) lockCounters(ctx context.Context, p *conn.Pipeline, waits bool)
 	}
 	if len(sessions) > 0 {
 		p.Add(func(q db.DBTX) error {
-			rows, err := queries.TurnLockCounters(ctx, q, db.TurnLockCountersParams{SessionIds: sessions, Hints: convert.Each(sessions, l.hintOf)})
+			rows, err := queries.TurnLockCounters(ctx, q, db.TurnLockCountersParams{
+				SessionIds: sessions,
+				Hints:      convert.Each(sessions, l.hintOf),
+			})
 			for _, row := range rows {
 				if row.Held && waits {
 					continue // it was deleted during the wait

@@ -45,7 +45,8 @@ func (l *ledger) readPlaces(ctx context.Context, p *conn.Pipeline, turns []*Turn
 	var params db.TurnFindPlacesParams
 	for _, a := range turns {
 		if a.After != nil {
-			params.SessionIds, params.Sequences = append(params.SessionIds, convert.UUID(a.SessionID)), append(params.Sequences, *a.After)
+			params.SessionIds, params.Sequences = append(params.SessionIds, convert.UUID(a.SessionID)),
+				append(params.Sequences, *a.After)
 		}
 	}
 	if len(params.Sequences) == 0 {
@@ -67,7 +68,8 @@ func (l *ledger) readMessages(ctx context.Context, p *conn.Pipeline, turns []*Tu
 	for _, a := range turns {
 		if a.Repeatable || a.Unsure {
 			for i := range a.Messages {
-				params.SessionIds, params.Ids = append(params.SessionIds, convert.UUID(a.SessionID)), append(params.Ids, convert.UUID(a.Messages[i].ID))
+				params.SessionIds, params.Ids = append(params.SessionIds, convert.UUID(a.SessionID)),
+					append(params.Ids, convert.UUID(a.Messages[i].ID))
 			}
 		}
 	}
@@ -88,7 +90,8 @@ func (l *ledger) readUsages(ctx context.Context, p *conn.Pipeline, turns []*Turn
 	var params db.TurnFindUsagesParams
 	for _, a := range turns {
 		if a.Usage != nil {
-			params.SessionIds, params.Ids = append(params.SessionIds, convert.UUID(a.SessionID)), append(params.Ids, convert.UUID(a.Usage.ID))
+			params.SessionIds, params.Ids = append(params.SessionIds, convert.UUID(a.SessionID)),
+				append(params.Ids, convert.UUID(a.Usage.ID))
 		}
 	}
 	if len(params.Ids) == 0 {
@@ -97,7 +100,8 @@ func (l *ledger) readUsages(ctx context.Context, p *conn.Pipeline, turns []*Turn
 	p.Add(func(q db.DBTX) error {
 		rows, err := queries.TurnFindUsages(ctx, q, params)
 		for _, row := range rows {
-			l.added[ofSession{row.SessionID.Bytes, row.ID.Bytes}] = convert.Usage(row.InputTokens, row.OutputTokens, row.CostNanos)
+			l.added[ofSession{row.SessionID.Bytes, row.ID.Bytes}] = convert.Usage(row.InputTokens, row.OutputTokens,
+				row.CostNanos)
 		}
 		return err
 	})

@@ -10,8 +10,9 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
-// ChangeState changes scopes as a turn does, without a session: in a transaction of two round trips on a connection of the pool, or in
-// the caller's. It waits for the scopes, and returns those that it has changed, in the order of the changes.
+// ChangeState changes scopes as a turn does, without a session: in a transaction of two round trips on a connection of
+// the pool, or in the caller's. It waits for the scopes, and returns those that it has changed, in the order of the
+// changes.
 func ChangeState(ctx context.Context, q db.DBTX, changes rules.StateChanges) ([]repo.ScopeVersion, error) {
 	look, store := &conn.Pipeline{}, &conn.Pipeline{}
 	alone, own := q.(conn.Alone)

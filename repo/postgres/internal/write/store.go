@@ -24,7 +24,8 @@ func (l *ledger) write(ctx context.Context, p *conn.Pipeline) bool {
 	return len(p.Steps) > 0
 }
 
-// writeMessages adds the statements that write the messages. The time is that of the lock, which nobody else has had since.
+// writeMessages adds the statements that write the messages. The time is that of the lock, which nobody else has had
+// since.
 func (l *ledger) writeMessages(ctx context.Context, p *conn.Pipeline) {
 	if len(l.sessions) == 0 {
 		return
@@ -50,7 +51,10 @@ func (l *ledger) writeMessages(ctx context.Context, p *conn.Pipeline) {
 		for _, row := range rows {
 			session := repo.ID(row.SessionID.Bytes)
 			counter := l.counters[session]
-			l.places = append(l.places, hints.Place[repo.ID]{Key: session, Hint: row.Hint, First: counter.stored, Next: counter.next})
+			l.places = append(l.places, hints.Place[repo.ID]{
+				Key: session, Hint: row.Hint, First: counter.stored,
+				Next: counter.next,
+			})
 		}
 		return err
 	})
@@ -64,8 +68,8 @@ func (l *ledger) writeMessages(ctx context.Context, p *conn.Pipeline) {
 	p.Add(func(q db.DBTX) error { return queries.MessageCheck(ctx, q, check) })
 }
 
-// writeBranches adds the statements that note which sessions were rewound. Adding messages has set their counters to follow
-// the last one.
+// writeBranches adds the statements that note which sessions were rewound. Adding messages has set their counters to
+// follow the last one.
 func (l *ledger) writeBranches(ctx context.Context, p *conn.Pipeline) {
 	if len(l.branching) > 0 {
 		p.Add(func(q db.DBTX) error { return queries.TurnBranch(ctx, q, convert.UUIDs(l.branching)) })
@@ -156,7 +160,8 @@ func (l *ledger) writeUsages(ctx context.Context, p *conn.Pipeline) {
 	var added db.TurnInsertUsagesParams
 	for _, a := range l.used {
 		u := a.Usage
-		added.SessionIds, added.Ids = append(added.SessionIds, convert.UUID(a.SessionID)), append(added.Ids, convert.UUID(u.ID))
+		added.SessionIds, added.Ids = append(added.SessionIds, convert.UUID(a.SessionID)),
+			append(added.Ids, convert.UUID(u.ID))
 		added.InputTokens = append(added.InputTokens, u.InputTokens)
 		added.OutputTokens = append(added.OutputTokens, u.OutputTokens)
 		added.CostNanos = append(added.CostNanos, int64(u.Cost))

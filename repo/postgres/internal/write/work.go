@@ -36,7 +36,8 @@ type openStream struct {
 var (
 	// ErrActionChanged says that the action has another version than the caller has read.
 	ErrActionChanged = errors.New("the action was changed meanwhile")
-	// ErrKeyHeld says that the stream is open, or somebody opens it. Only a transaction of its own may have to wait for that.
+	// ErrKeyHeld says that the stream is open, or somebody opens it. Only a transaction of its own may have to wait for
+	// that.
 	ErrKeyHeld = errors.New("the stream is open already")
 )
 
@@ -61,7 +62,10 @@ func (l *ledger) lockWork(ctx context.Context, p *conn.Pipeline, waits bool) {
 	}
 	namespaces, names := splitViews(keys)
 	p.Add(func(q db.DBTX) error {
-		got, err := queries.TurnLockStreams(ctx, q, db.TurnLockStreamsParams{Namespaces: namespaces, Keys: names, Waits: waits})
+		got, err := queries.TurnLockStreams(ctx, q, db.TurnLockStreamsParams{
+			Namespaces: namespaces, Keys: names,
+			Waits: waits,
+		})
 		for _, place := range got {
 			l.streams[keys[place-1]] = &openStream{}
 		}

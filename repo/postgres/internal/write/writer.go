@@ -46,14 +46,16 @@ const fewLone = 6
 // areLone reports whether a group is a few messages of as many sessions.
 func areLone(tasks []*task) bool {
 	for i, t := range tasks {
-		if i == fewLone || !isLone(t.Item) || slices.ContainsFunc(tasks[:i], func(before *task) bool { return before.Key == t.Key }) {
+		if i == fewLone || !isLone(t.Item) || slices.ContainsFunc(tasks[:i],
+			func(before *task) bool { return before.Key == t.Key }) {
 			return false
 		}
 	}
 	return true
 }
 
-// sendLone sends the statements of single messages as one transaction. Of those that write nothing the ledger finds out why.
+// sendLone sends the statements of single messages as one transaction. Of those that write nothing the ledger finds out
+// why.
 func (w *writer) sendLone(ctx context.Context, q db.DBTX, tasks []*task) (func(), func(*task) bool, error) {
 	// They check the level themselves, so that none has to be set before them.
 	if !w.conns.OtherLevel.Load() {
@@ -85,7 +87,10 @@ func (w *writer) sendLone(ctx context.Context, q db.DBTX, tasks []*task) (func()
 				continue
 			}
 			a.Outcome = Outcome{First: row.Sequence, CreatedAt: &row.UpdatedAt}
-			places, made = append(places, hints.Place[repo.ID]{Key: a.SessionID, Hint: row.Hint, First: row.Sequence, Next: row.Sequence + 1}), append(made, a)
+			places, made = append(places, hints.Place[repo.ID]{
+				Key: a.SessionID, Hint: row.Hint, First: row.Sequence,
+				Next: row.Sequence + 1,
+			}), append(made, a)
 			w.Done(t, nil)
 		}
 		w.hints.Learn(places...)
