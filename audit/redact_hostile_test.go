@@ -2,6 +2,10 @@ package audit
 
 import (
 	"encoding/json"
+	"maps"
+	"regexp"
+	"regexp/syntax"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -51,6 +55,39 @@ func TestRedactHostile(t *testing.T) {
 	for _, word := range hostileWords {
 		checkLooks(t, r, 64<<10, word)
 	}
+}
+
+// What is matched with the rest of a text is tried where that begins alone. What is tried further on, such as ^a|^b, reads all
+// of it at each word.
+func TestRedactAnchored(t *testing.T) {
+	all := slices.Collect(maps.Values(commands))
+	for _, p := range phrases {
+		all = append(all, p.expression)
+	}
+	for _, s := range slices.Concat(slices.Collect(maps.Values(shapes))...) {
+		all = append(all, s.expression)
+	}
+	for _, expression := range append(all, indirect, connectors) {
+		if !isAnchored(t, expression) {
+			t.Errorf("%s is tried at each byte", expression)
+		}
+	}
+	if naive := regexp.MustCompile(`^a|^b`); isAnchored(t, naive) {
+		t.Errorf("%s is tried at the beginning alone", naive)
+	}
+}
+
+func isAnchored(t *testing.T, expression *regexp.Regexp) bool {
+	t.Helper()
+	parsed, err := syntax.Parse(expression.String(), syntax.Perl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program.StartCond()&syntax.EmptyBeginText != 0
 }
 
 // What the redaction of a document looks at is bounded, too, however it is nested.

@@ -611,9 +611,9 @@ func (s *scan) elementText(kind kind, from int) int {
 
 // commands are those with short options for passwords, and what these look like.
 var commands = words(map[string]*regexp.Regexp{
-	"curl http": regexp.MustCompile(`^-(?:\w{0,3}[uU]|a|-user|-proxy-user)[ =](?:["'][^\s"':]{0,40}:([^"'\n]+)|` +
+	"curl http": regexp.MustCompile(`^(?:-(?:\w{0,3}[uU]|a|-user|-proxy-user)[ =](?:["'][^\s"':]{0,40}:([^"'\n]+)|` +
 		`[^\s"':]{0,40}:([^\s"'\\/][^\s"'\\]*))` +
-		`|^-b ["']?([^\s"'=]{1,40}=[^\s"']+)`),
+		`|-b ["']?([^\s"'=]{1,40}=[^\s"']+))`),
 	"mysql mysqldump mysqladmin mariadb": regexp.MustCompile(`^-p["']?([^\s"'\\]+)`),
 	"login sshpass":                      regexp.MustCompile(`^-p ?["']?([^\s"'\\-][^\s"'\\]*)`),
 	"redis-cli":                          regexp.MustCompile(`^-a ["']?([^\s"'\\-][^\s"'\\]*)`),
