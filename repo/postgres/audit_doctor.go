@@ -158,8 +158,8 @@ var auditFunctions = map[string]struct {
 	digest  string
 	asOwner bool
 }{
-	"audit_hide":   {"329161df6f8b8ba4a98aa662ea4923900f6c7ae06581490546d7d14e77b31069", false},
-	"audit_queue":  {"8cef97ee42286202648035007891df07a1d114e006ceaa8a66f6eb53d1623888", true},
+	"audit_hide":   {"5c2f2dba03096944c7429ba9ba60f1a790a67b3f9d26fe2c2db4208762a477f9", false},
+	"audit_queue":  {"f26eb8320704e9b59ba8e57cb070caf3be8b5503707732a013015197c54246e1", true},
 	"audit_refuse": {"8981d404c8eccfcaf3f2c8f51672fdffb3c05ed92ce51c00597eb8b2141c983f", false},
 }
 
