@@ -18,6 +18,10 @@ const schemaVersion = 1
 // maxLinkedPlans bounds linked_plan_ids, which both sides hold in memory.
 const maxLinkedPlans = 100_000
 
+// maxBase bounds a fork's base, and with it where its sequences begin: nobody appends as many
+// messages as there is room for above it.
+const maxBase = 1 << 62
+
 // sourceSize is how much is read and written at once.
 const sourceSize = 64 << 10
 

@@ -114,6 +114,9 @@ func TestFaults(t *testing.T) {
 		{"plan twice", testID(5).String(), testID(3).String(), "linked_plan_ids[1]", "not greater"},
 		{"plans without comma", testID(3).String() + `",`, testID(3).String() + `"`, "document", notWritten},
 
+		{"base negative", `,"session":`, `,"history":{"base":-1},"session":`, "history.base", "is not between 0 and 2^62"},
+		{"base too large", `,"session":`, `,"history":{"base":4611686018427387905},"session":`, "history.base", "is not between 0 and 2^62"},
+		{"base as large as it may be", `,"session":`, `,"history":{"base":4611686018427387904},"session":`, "messages", "end before the base"},
 		{"no messages", `"messages":[`, `"checksum":[`, "session", notWritten},
 		{"messages an object", `"messages":[`, `"messages":{`, "session", notWritten},
 		{"messages begin with a comma", `"messages":[`, `"messages":[,`, "session", notWritten},

@@ -237,8 +237,8 @@ func (r *Reader) readHead() error {
 		return r.fault("linked_plan_ids", "", "has what is not a UUID", nil)
 	case err != nil:
 		return err
-	case head.History.Base < 0:
-		return r.fault("history", "base", "is negative", nil)
+	case head.History.Base < 0 || head.History.Base > maxBase:
+		return r.fault("history", "base", "is not between 0 and 2^62", nil)
 	case len(head.LinkedPlanIDs) > maxLinkedPlans:
 		return r.fault("linked_plan_ids", "", "has more than "+strconv.Itoa(maxLinkedPlans)+" entries", nil)
 	}
@@ -355,8 +355,16 @@ func (r *Reader) checkFollows(place string, m *messageRecord) (follows int64, er
 
 // has reports whether a sequence is -1, or that of a message that was read.
 func (r *Reader) has(sequence int64) bool {
-	return sequence == -1 || sequence >= r.history.Base && sequence < r.next ||
-		slices.ContainsFunc(r.seen, func(s [2]int64) bool { return sequence >= s[0] && sequence <= s[1] })
+	_, isSeen := slices.BinarySearchFunc(r.seen, sequence, func(seen [2]int64, sequence int64) int {
+		switch {
+		case seen[1] < sequence:
+			return -1
+		case seen[0] > sequence:
+			return 1
+		}
+		return 0
+	})
+	return isSeen || sequence == -1 || sequence >= r.history.Base && sequence < r.next
 }
 
 // readEnd reads the line that follows the messages. It returns io.EOF if all is well.
