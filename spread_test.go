@@ -137,6 +137,26 @@ func TestSpreadOverWhatThereIs(t *testing.T) {
 	}
 }
 
+// A lease that is held has no second owner in another shard.
+func TestSpreadOverLeases(t *testing.T) {
+	t.Parallel()
+	stores := openShards(t, 3)
+	for i := range 9 {
+		name := fmt.Sprint("tenant ", i)
+		lease := repo.NewLease{Key: repo.LeaseKey{Kind: "k", Name: "n"}, Owner: "x"}
+		if _, err := stores[i%3].In(name).Leases().Acquire(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spread := newSpread(t, stores...)
+	for i := range 9 {
+		err := spread.Place(t.Context(), fmt.Sprint("tenant ", i), (i+1)%3)
+		if placed, is := errors.AsType[*PlacedError](err); !is || !slices.Equal(placed.Shards, []int{i % 3}) {
+			t.Errorf("tenant %d: %v", i, err)
+		}
+	}
+}
+
 // A shard that cannot be opened is unavailable alone. A namespace that is new may be in it.
 func TestSpreadWithoutAShard(t *testing.T) {
 	t.Parallel()

@@ -202,6 +202,10 @@ func (r remover) Has(ctx context.Context, namespace string) (has bool, err error
 			in, _ := rules.SplitView(scope.Name)
 			has = has || scope.Name != "" && in == namespace
 		}
+		for key := range t.leases.all() {
+			in, _ := rules.SplitView(key.Name)
+			has = has || in == namespace && in != repo.DefaultNamespace
+		}
 		return nil
 	})
 	return has, err

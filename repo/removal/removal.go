@@ -47,8 +47,8 @@ type Store interface {
 	// Namespaces returns those of sessions, leases and shared scopes of state, without that in which a spread keeps its
 	// places.
 	Namespaces(ctx context.Context) ([]string, error)
-	// Has reports whether a namespace has sessions, plans, actions, streams or shared scopes of state. Leases do not
-	// count: each store has retention's, in DefaultNamespace.
+	// Has reports whether a namespace has sessions, plans, actions, streams, shared scopes of state or leases. Those of
+	// DefaultNamespace do not count: each store has retention's there.
 	Has(ctx context.Context, namespace string) (bool, error)
 	// Names returns up to 10,000 of the names that are stored, behind one, by kind and then name. It reads everything.
 	Names(ctx context.Context, after Name) ([]Name, error)
