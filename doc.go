@@ -13,7 +13,7 @@
 //   - Streams, the parts of an answer while it is produced: [repo.Streams] and
 //     [live.PartWriter].
 //   - Leases, one owner at a time with a token that fences writes off: [repo.Leases] and
-//     [repo.Hold].
+//     [repo.HoldLease].
 //   - Actions and plans, which have a lifecycle, and which workers claim: [repo.Actions],
 //     [repo.Plans] and [repo.Work].
 //   - The audit trail: [repo.Audit]. Package audit writes it in the background, redacts,

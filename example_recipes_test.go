@@ -96,10 +96,10 @@ func (s lossySessions) AppendTurn(ctx context.Context, turn repo.Turn) (repo.App
 // oneAtATime calls answer with a turn that lacks its messages alone.
 func oneAtATime(ctx context.Context, store repo.Store, session repo.ID, answer func(context.Context, repo.Turn) error) error {
 	lease := repo.NewLease{Key: repo.SessionLease(session), Owner: "chat " + repo.NewID().String(), TTL: 10 * time.Second}
-	held, err := repo.Hold(ctx, store, lease)
+	held, err := repo.HoldLease(ctx, store, lease)
 	for errors.Is(err, repo.ErrConflict) && ctx.Err() == nil { // another answer is being made
 		time.Sleep(100 * time.Millisecond)
-		held, err = repo.Hold(ctx, store, lease)
+		held, err = repo.HoldLease(ctx, store, lease)
 	}
 	if err != nil {
 		return err

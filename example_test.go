@@ -346,14 +346,14 @@ func Example_lease() {
 		log.Fatal(err)
 	}
 	answer := func(worker string) error {
-		held, err := repo.Hold(ctx, store, repo.NewLease{Key: repo.SessionLease(session.ID), Owner: worker})
+		held, err := repo.HoldLease(ctx, store, repo.NewLease{Key: repo.SessionLease(session.ID), Owner: worker})
 		if err != nil {
 			return err
 		}
 		defer func() { _ = held.Release(context.WithoutCancel(ctx)) }()
 
 		// Somebody else who wants to answer meanwhile:
-		_, err = repo.Hold(ctx, store, repo.NewLease{Key: repo.SessionLease(session.ID), Owner: "worker-2"})
+		_, err = repo.HoldLease(ctx, store, repo.NewLease{Key: repo.SessionLease(session.ID), Owner: "worker-2"})
 		if conflict, ok := errors.AsType[*repo.LeaseConflictError](err); ok {
 			fmt.Println("held by", conflict.Holder)
 		}

@@ -638,7 +638,7 @@ func (q *Queries) TurnLimitWait(ctx context.Context, db DBTX, bound string) erro
 }
 
 const turnLockCounters = `-- name: TurnLockCounters :many
-SELECT n.session_id::uuid AS session_id, c.held::boolean AS held, c.next_sequence::bigint AS next_sequence,
+SELECT n.session_id::uuid AS session_id, c.locked::boolean AS locked, c.next_sequence::bigint AS next_sequence,
 c.fence::bigint AS fence,
     c.fenced_only::boolean AS fenced_only, c.follows,
     greatest(c.updated_at, statement_timestamp())::timestamptz AS updated_at, c.hint::tid AS hint,
@@ -647,14 +647,14 @@ c.fence::bigint AS fence,
     (SELECT current_setting('default_transaction_isolation') <> 'read committed')::boolean AS other_level
 FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::tid[]))) AS n (session_id, hint),
 LATERAL (
-    SELECT h.held, h.next_sequence, h.fence, h.fenced_only, h.follows, h.updated_at, h.hint FROM (
-        SELECT false AS held, t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint
+    SELECT h.locked, h.next_sequence, h.fence, h.fenced_only, h.follows, h.updated_at, h.hint FROM (
+        SELECT false AS locked, t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint
             FROM session_counters t
         WHERE t.ctid = n.hint AND t.session_id = n.session_id FOR UPDATE SKIP LOCKED
     ) AS h
     UNION ALL
-    SELECT i.held, i.next_sequence, i.fence, i.fenced_only, i.follows, i.updated_at, i.hint FROM (
-        SELECT false AS held, f.next_sequence, f.fence, f.fenced_only, f.follows, f.updated_at, f.ctid::tid AS hint
+    SELECT i.locked, i.next_sequence, i.fence, i.fenced_only, i.follows, i.updated_at, i.hint FROM (
+        SELECT false AS locked, f.next_sequence, f.fence, f.fenced_only, f.follows, f.updated_at, f.ctid::tid AS hint
             FROM session_counters f
         WHERE f.session_id = n.session_id FOR UPDATE SKIP LOCKED
     ) AS i
@@ -673,7 +673,7 @@ type TurnLockCountersParams struct {
 
 type TurnLockCountersRow struct {
 	SessionID    pgtype.UUID
-	Held         bool
+	Locked       bool
 	NextSequence int64
 	Fence        int64
 	FencedOnly   bool
@@ -686,7 +686,7 @@ type TurnLockCountersRow struct {
 }
 
 // Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and skips those that others
-// have locked. The answer has a row for each session that exists. held says that its row was skipped. lock_timeout is
+// have locked. The answer has a row for each session that exists. locked says that its row was skipped. lock_timeout is
 // the setting of that name, in milliseconds. other_level says that transactions are not read committed by default.
 // updated_at is what an append sets.
 //
@@ -710,7 +710,7 @@ func (q *Queries) TurnLockCounters(ctx context.Context, db DBTX, arg TurnLockCou
 		var i TurnLockCountersRow
 		if err := rows.Scan(
 			&i.SessionID,
-			&i.Held,
+			&i.Locked,
 			&i.NextSequence,
 			&i.Fence,
 			&i.FencedOnly,
@@ -732,7 +732,7 @@ func (q *Queries) TurnLockCounters(ctx context.Context, db DBTX, arg TurnLockCou
 }
 
 const turnLockScopes = `-- name: TurnLockScopes :many
-SELECT n.place::bigint AS place, s.id::uuid AS id, (c.version IS NULL)::boolean AS held,
+SELECT n.place::bigint AS place, s.id::uuid AS id, (c.version IS NULL)::boolean AS locked,
 coalesce(c.version, 0)::bigint AS version,
     clock_timestamp()::timestamptz AS now
 FROM ROWS FROM (
@@ -757,13 +757,13 @@ type TurnLockScopesParams struct {
 type TurnLockScopesRow struct {
 	Place   int64
 	ID      pgtype.UUID
-	Held    bool
+	Locked  bool
 	Version int64
 	Now     time.Time
 }
 
 // Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like TurnLockUsages, for the
-// rows of scopes, which have their places in the arrays: a scope has a session, or a namespace and a name. held says
+// rows of scopes, which have their places in the arrays: a scope has a session, or a namespace and a name. locked says
 // that a row was skipped. now is the database's clock after the lock.
 func (q *Queries) TurnLockScopes(ctx context.Context, db DBTX, arg TurnLockScopesParams) ([]TurnLockScopesRow, error) {
 	rows, err := db.Query(ctx, turnLockScopes, arg.SessionIds, arg.Namespaces, arg.Names)
@@ -777,7 +777,7 @@ func (q *Queries) TurnLockScopes(ctx context.Context, db DBTX, arg TurnLockScope
 		if err := rows.Scan(
 			&i.Place,
 			&i.ID,
-			&i.Held,
+			&i.Locked,
 			&i.Version,
 			&i.Now,
 		); err != nil {

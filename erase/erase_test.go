@@ -103,14 +103,14 @@ func TestHeld(t *testing.T) {
 	for _, hold := range []repo.LegalHold{
 		{SessionID: id, Reason: "x"}, {Namespace: repo.DefaultNamespace, Owner: marker, Reason: "x"}, {Namespace: repo.DefaultNamespace, Reason: "x"},
 	} {
-		if err := store.Sessions().Hold(t.Context(), hold); err != nil {
+		if err := store.Sessions().AddHold(t.Context(), hold); err != nil {
 			t.Fatal(err)
 		}
 		receipt, err := erase.Subject(t.Context(), store, erase.Request{Owner: marker, Scopes: []string{"user:" + marker}, Key: key})
 		if refused, is := errors.AsType[*repo.RefusedError](err); !is || refused.Kind != "hold" || receipt.Sessions+receipt.StateKeys+receipt.Leases != 0 {
 			t.Errorf("%+v: %+v, %v", hold, receipt, err)
 		}
-		if err := store.Sessions().Release(t.Context(), hold); err != nil {
+		if err := store.Sessions().RemoveHold(t.Context(), hold); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -174,7 +174,7 @@ func TestShards(t *testing.T) {
 	}
 	request := erase.Request{Owner: name, Scopes: []string{name}, Key: key}
 	hold := repo.LegalHold{Namespace: "tenant 3", Owner: name, Reason: "x"}
-	if err := view("tenant 3").Sessions().Hold(t.Context(), hold); err != nil {
+	if err := view("tenant 3").Sessions().AddHold(t.Context(), hold); err != nil {
 		t.Fatal(err)
 	}
 	refused := 0
@@ -189,7 +189,7 @@ func TestShards(t *testing.T) {
 	if refused != 1 {
 		t.Errorf("%d stores refuse", refused)
 	}
-	if err := view("tenant 3").Sessions().Release(t.Context(), hold); err != nil {
+	if err := view("tenant 3").Sessions().RemoveHold(t.Context(), hold); err != nil {
 		t.Fatal(err)
 	}
 	sessions := int64(0)

@@ -48,7 +48,7 @@ var actions = map[string]action{
 	"hold": {
 		"Keep this session from being deleted, until the hold is released?", "Hold the session", "required", "session",
 		func(ctx context.Context, tx repo.Repositories, on target) error {
-			return tx.Sessions().Hold(ctx, repo.LegalHold{SessionID: on.session, Reason: on.reason})
+			return tx.Sessions().AddHold(ctx, repo.LegalHold{SessionID: on.session, Reason: on.reason})
 		},
 	},
 }

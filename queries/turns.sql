@@ -14,7 +14,7 @@ SELECT FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
 
 -- name: TurnLockCounters :many
 -- Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and skips those that others
--- have locked. The answer has a row for each session that exists. held says that its row was skipped. lock_timeout is
+-- have locked. The answer has a row for each session that exists. locked says that its row was skipped. lock_timeout is
 -- the setting of that name, in milliseconds. other_level says that transactions are not read committed by default.
 -- updated_at is what an append sets.
 --
@@ -27,7 +27,7 @@ SELECT FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
 -- without a look-up, would seem cheaper than a generic one, and the planner would plan each statement anew, which costs
 -- more than to run it. LIMIT makes it look up each id separately. If most sessions are short it would otherwise choose
 -- a join, which reads a long session from end to end.
-SELECT n.session_id::uuid AS session_id, c.held::boolean AS held, c.next_sequence::bigint AS next_sequence,
+SELECT n.session_id::uuid AS session_id, c.locked::boolean AS locked, c.next_sequence::bigint AS next_sequence,
 c.fence::bigint AS fence,
     c.fenced_only::boolean AS fenced_only, c.follows,
     greatest(c.updated_at, statement_timestamp())::timestamptz AS updated_at, c.hint::tid AS hint,
@@ -37,13 +37,13 @@ c.fence::bigint AS fence,
 FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @hints::tid[]))) AS n (session_id, hint),
 LATERAL (
     SELECT h.* FROM (
-        SELECT false AS held, t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint
+        SELECT false AS locked, t.next_sequence, t.fence, t.fenced_only, t.follows, t.updated_at, t.ctid::tid AS hint
             FROM session_counters t
         WHERE t.ctid = n.hint AND t.session_id = n.session_id FOR UPDATE SKIP LOCKED
     ) AS h
     UNION ALL
     SELECT i.* FROM (
-        SELECT false AS held, f.next_sequence, f.fence, f.fenced_only, f.follows, f.updated_at, f.ctid::tid AS hint
+        SELECT false AS locked, f.next_sequence, f.fence, f.fenced_only, f.follows, f.updated_at, f.ctid::tid AS hint
             FROM session_counters f
         WHERE f.session_id = n.session_id FOR UPDATE SKIP LOCKED
     ) AS i
@@ -83,9 +83,9 @@ SELECT FROM ROWS FROM (
 
 -- name: TurnLockScopes :many
 -- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like TurnLockUsages, for the
--- rows of scopes, which have their places in the arrays: a scope has a session, or a namespace and a name. held says
+-- rows of scopes, which have their places in the arrays: a scope has a session, or a namespace and a name. locked says
 -- that a row was skipped. now is the database's clock after the lock.
-SELECT n.place::bigint AS place, s.id::uuid AS id, (c.version IS NULL)::boolean AS held,
+SELECT n.place::bigint AS place, s.id::uuid AS id, (c.version IS NULL)::boolean AS locked,
 coalesce(c.version, 0)::bigint AS version,
     clock_timestamp()::timestamptz AS now
 FROM ROWS FROM (

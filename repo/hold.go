@@ -10,7 +10,7 @@ import (
 	"github.com/seed-df90f812/agentstore/internal/limits"
 )
 
-// HeldLease is a lease that is renewed ([Hold]), safe for concurrent use.
+// HeldLease is a lease that is renewed ([HoldLease]), safe for concurrent use.
 type HeldLease struct {
 	leases Leases
 	ttl    time.Duration
@@ -29,7 +29,7 @@ type HeldLease struct {
 	failed error
 }
 
-// Hold acquires a lease and renews it in the background. Work under it with the context of what Hold returns, which
+// HoldLease acquires a lease and renews it in the background. Work under it with the context of what HoldLease returns, which
 // ends when ctx does, and when the lease is lost or can no longer be known to be held: context.Cause is then a
 // LeaseLostError. Call Release at the end of the work.
 //
@@ -37,7 +37,7 @@ type HeldLease struct {
 // refused where it is written, by Lease.Fence, since a process may be stopped just before it writes.
 //
 // Errors: those of Leases.Acquire. In a transaction use Leases.Acquire.
-func Hold(ctx context.Context, store Store, lease NewLease) (*HeldLease, error) {
+func HoldLease(ctx context.Context, store Store, lease NewLease) (*HeldLease, error) {
 	return hold(ctx, store.Leases(), lease, clock)
 }
 
@@ -69,7 +69,7 @@ func hold(ctx context.Context, leases Leases, lease NewLease, now func() moment)
 	return h.begin(ctx), nil
 }
 
-// holdClaimed is Hold for a lease that a claim has given, which was sent at a moment, without acquiring it again unless
+// holdClaimed is HoldLease for a lease that a claim has given, which was sent at a moment, without acquiring it again unless
 // that was so long ago that it would be renewed.
 func holdClaimed(ctx context.Context, leases Leases, lease Lease, ttl time.Duration, sent moment) (*HeldLease, error) {
 	if clock().since(sent) >= ttl/renewPart {

@@ -111,7 +111,7 @@ func TestHoldRenewsAtAThird(t *testing.T) {
 
 // Where the server is away, or does not answer, or the store does not return, the
 // context ends with the life.
-// Guarantee: Leases: The context of `Hold` ends with the lease, also if the server is away.
+// Guarantee: Leases: The context of `HoldLease` ends with the lease, also if the server is away.
 func TestHoldOfAServerThatIsAway(t *testing.T) {
 	away := errors.New("away")
 	for name, renew := range map[string]func(context.Context) error{

@@ -6,7 +6,7 @@ import (
 )
 
 // Leases is the repository of leases: one owner at a time holds the lease of a key, until it is released or expires.
-// Most use [Hold]: see docs/leases.md.
+// Most use [HoldLease]: see docs/leases.md.
 //
 // In a transaction (InTx, Bind) acquire a lease last, since others wait for it, and do not use it before the commit.
 //

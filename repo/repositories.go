@@ -67,11 +67,11 @@ type Sessions interface {
 	// RemoveDeleted removes up to limit rows (zero: 1,000; at most 10,000) of what is left of deleted sessions, for those
 	// who do not wait until the store does. Without more, nothing is left, or others are at it.
 	RemoveDeleted(ctx context.Context, limit int) (removed int64, more bool, err error)
-	// Hold keeps what the hold names from being deleted, until it is released. A hold that exists keeps its reason.
+	// AddHold keeps what the hold names from being deleted, until it is removed. A hold that exists keeps its reason.
 	// Errors: NotFoundError for its session.
-	Hold(ctx context.Context, hold LegalHold) error
-	// Release ends a hold, whose Reason is not used. It may be repeated.
-	Release(ctx context.Context, hold LegalHold) error
+	AddHold(ctx context.Context, hold LegalHold) error
+	// RemoveHold ends a hold, whose Reason is not used. It may be repeated.
+	RemoveHold(ctx context.Context, hold LegalHold) error
 	// Holds returns one page of the holds, those of sessions first, then by the bytes of namespace and owner.
 	Holds(ctx context.Context, page Page) (List[LegalHold], error)
 }

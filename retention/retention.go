@@ -84,7 +84,7 @@ func Run(ctx context.Context, store repo.Store, policy Policy) (Report, error) {
 	if err := r.check(); err != nil {
 		return Report{}, err
 	}
-	lease, err := repo.Hold(ctx, store, repo.NewLease{
+	lease, err := repo.HoldLease(ctx, store, repo.NewLease{
 		Key:   repo.LeaseKey{Kind: "retention", Name: "run"},
 		Owner: repo.NewID().String(),
 	})

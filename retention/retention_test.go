@@ -58,7 +58,7 @@ func TestRun(t *testing.T) {
 	}
 	held := session(t, store, repo.NewSession{}, 1)
 	other := session(t, store, repo.NewSession{Namespace: "other"}, 1)
-	if err := store.Sessions().Hold(t.Context(), repo.LegalHold{SessionID: held, Reason: "asked for"}); err != nil {
+	if err := store.Sessions().AddHold(t.Context(), repo.LegalHold{SessionID: held, Reason: "asked for"}); err != nil {
 		t.Fatal(err)
 	}
 	old()

@@ -46,7 +46,7 @@ func Compact(ctx context.Context, store repo.Store, sessionID repo.ID, options O
 	key := repo.LeaseKey{Kind: "compact", Name: sessionID.String()}
 	holding, stop := context.WithCancel(ctx)
 	defer stop()
-	held, err := repo.Hold(holding, store, repo.NewLease{Key: key, Owner: repo.NewID().String()})
+	held, err := repo.HoldLease(holding, store, repo.NewLease{Key: key, Owner: repo.NewID().String()})
 	if _, taken := errors.AsType[*repo.LeaseConflictError](err); taken {
 		return false, nil
 	}

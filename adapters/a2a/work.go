@@ -55,7 +55,7 @@ func (l leases) Acquire(ctx context.Context, p *workqueue.Payload) (workqueue.Le
 }
 
 func (c *Cluster) hold(ctx context.Context, key repo.LeaseKey, owner string) (heartbeat, error) {
-	held, err := repo.Hold(ctx, c.store, repo.NewLease{Key: key, Owner: owner, TTL: c.options.TTL})
+	held, err := repo.HoldLease(ctx, c.store, repo.NewLease{Key: key, Owner: owner, TTL: c.options.TTL})
 	return heartbeat{held}, err
 }
 

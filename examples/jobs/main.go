@@ -142,7 +142,7 @@ func (s *service) postIn(ctx context.Context, tx repo.Repositories, session repo
 // mail sends a mail while it holds one of the slots. If there is none, the job is tried again soon, which costs it
 // no attempt.
 func (s *service) mail(ctx context.Context, job *river.Job[Mail], send func(context.Context, Mail) error) error {
-	slot, err := repo.Hold(ctx, s.store, repo.NewLease{
+	slot, err := repo.HoldLease(ctx, s.store, repo.NewLease{
 		Key: repo.LeaseKey{Kind: "mail", Name: "smtp"}, Slots: mails, TTL: time.Minute, Owner: fmt.Sprintf("job %d, attempt %d", job.ID, job.Attempt),
 	})
 	if errors.Is(err, repo.ErrConflict) {

@@ -222,6 +222,12 @@ type sessions struct {
 	below repo.Sessions
 }
 
+func (r sessions) AddHold(ctx context.Context, a1 repo.LegalHold) error {
+	return do0(ctx, r.op("add_hold", a1.SessionID), func(ctx context.Context) error {
+		return r.below.AddHold(ctx, a1)
+	})
+}
+
 func (r sessions) AddUsage(ctx context.Context, a1 repo.ID, a2 repo.NewUsage) (repo.Usage, error) {
 	return do1(ctx, r.op("add_usage", a1), func(ctx context.Context) (repo.Usage, error) {
 		return r.below.AddUsage(ctx, a1, a2)
@@ -285,12 +291,6 @@ func (r sessions) Fork(ctx context.Context, a1 repo.ID, a2 int64, a3 repo.NewSes
 func (r sessions) Get(ctx context.Context, a1 repo.ID) (repo.Session, error) {
 	return do1(ctx, r.op("get", a1), func(ctx context.Context) (repo.Session, error) {
 		return r.below.Get(ctx, a1)
-	})
-}
-
-func (r sessions) Hold(ctx context.Context, a1 repo.LegalHold) error {
-	return do0(ctx, r.op("hold", a1.SessionID), func(ctx context.Context) error {
-		return r.below.Hold(ctx, a1)
 	})
 }
 
@@ -360,15 +360,15 @@ func (r sessions) Read(ctx context.Context, a1 repo.ReadSessions) (repo.Snapshot
 	})
 }
 
-func (r sessions) Release(ctx context.Context, a1 repo.LegalHold) error {
-	return do0(ctx, r.op("release", a1.SessionID), func(ctx context.Context) error {
-		return r.below.Release(ctx, a1)
-	})
-}
-
 func (r sessions) RemoveDeleted(ctx context.Context, a1 int) (int64, bool, error) {
 	return do2(ctx, r.op("remove_deleted", none), func(ctx context.Context) (int64, bool, error) {
 		return r.below.RemoveDeleted(ctx, a1)
+	})
+}
+
+func (r sessions) RemoveHold(ctx context.Context, a1 repo.LegalHold) error {
+	return do0(ctx, r.op("remove_hold", a1.SessionID), func(ctx context.Context) error {
+		return r.below.RemoveHold(ctx, a1)
 	})
 }
 

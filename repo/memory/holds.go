@@ -33,7 +33,7 @@ func (t *tables) heldPlan(r *planRow) bool {
 		session != nil && t.held(session.Namespace, session.Owner, session.ID)
 }
 
-func (s sessions) Hold(ctx context.Context, hold repo.LegalHold) error {
+func (s sessions) AddHold(ctx context.Context, hold repo.LegalHold) error {
 	return exec(ctx, unless(rules.CheckLegalHold(s.options.view, hold, false), s.write), func(t *tables) error {
 		if _, err := s.session(t, hold.SessionID); err != nil && !hold.SessionID.IsZero() {
 			return err
@@ -46,7 +46,7 @@ func (s sessions) Hold(ctx context.Context, hold repo.LegalHold) error {
 	})
 }
 
-func (s sessions) Release(ctx context.Context, hold repo.LegalHold) error {
+func (s sessions) RemoveHold(ctx context.Context, hold repo.LegalHold) error {
 	return exec(ctx, unless(rules.CheckLegalHold(s.options.view, hold, true), s.write), func(t *tables) error {
 		if !hold.SessionID.IsZero() && !rules.IsInView(s.options.view, t.namespaceOf(hold.SessionID)) {
 			return sessionNotFound(hold.SessionID)

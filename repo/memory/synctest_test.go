@@ -61,7 +61,7 @@ func TestSynctest(t *testing.T) {
 		}
 
 		// A lease that is held is renewed, and one that is not expires.
-		held, err := repo.Hold(ctx, store, repo.NewLease{Key: repo.LeaseKey{Kind: "k", Name: "n"}, Owner: "o", TTL: time.Minute})
+		held, err := repo.HoldLease(ctx, store, repo.NewLease{Key: repo.LeaseKey{Kind: "k", Name: "n"}, Owner: "o", TTL: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
-func (s *sessions) Hold(ctx context.Context, hold repo.LegalHold) error {
+func (s *sessions) AddHold(ctx context.Context, hold repo.LegalHold) error {
 	if err := s.checkSession(ctx, hold.SessionID, rules.CheckLegalHold(s.view, hold, false)); err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (s *sessions) Hold(ctx context.Context, hold repo.LegalHold) error {
 	}))
 }
 
-func (s *sessions) Release(ctx context.Context, hold repo.LegalHold) error {
+func (s *sessions) RemoveHold(ctx context.Context, hold repo.LegalHold) error {
 	if err := s.checkSession(ctx, hold.SessionID, rules.CheckLegalHold(s.view, hold, true)); err != nil {
 		return err
 	}

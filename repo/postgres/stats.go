@@ -32,9 +32,9 @@ type PoolStats struct {
 // CommitterStats says what waits to be committed together.
 type CommitterStats struct {
 	Kind string // as of observe.Group
-	// Waiting is the number of writes that no group carries, and Held that of those of them of which a row was found
+	// Waiting is the number of writes that no group carries, and Locked that of those of them of which a row was found
 	// locked.
-	Waiting, Held int
+	Waiting, Locked int
 	// Groups are under way, of Begun so far.
 	Groups int
 	Begun  int64
@@ -66,7 +66,7 @@ func (s *Store) Stats() Stats {
 			Stats() (string, scheduler.Stats)
 		}); is {
 			kind, now := c.Stats()
-			stats.Committers = append(stats.Committers, CommitterStats{kind, now.Waiting, now.Held, now.Batches, now.Groups})
+			stats.Committers = append(stats.Committers, CommitterStats{kind, now.Waiting, now.Locked, now.Batches, now.Groups})
 		}
 		return true
 	})
@@ -94,7 +94,7 @@ func (s *Stats) Add(other Stats) {
 			continue
 		}
 		c := &s.Committers[i]
-		c.Waiting, c.Held, c.Groups, c.Begun = c.Waiting+more.Waiting, c.Held+more.Held, c.Groups+more.Groups,
+		c.Waiting, c.Locked, c.Groups, c.Begun = c.Waiting+more.Waiting, c.Locked+more.Locked, c.Groups+more.Groups,
 			c.Begun+more.Begun
 	}
 	slices.SortFunc(s.Committers, func(a, b CommitterStats) int { return cmp.Compare(a.Kind, b.Kind) })

@@ -272,7 +272,7 @@ func (w *partsWriter) answer(runs []*partsRun) {
 			stored = append(stored, run)
 		case run.held:
 			for _, t := range run.tasks {
-				w.Hold(t, conn.PatienceOf(run.row.LockTimeout))
+				w.Locked(t, conn.PatienceOf(run.row.LockTimeout))
 			}
 		default:
 			w.refuse(run)

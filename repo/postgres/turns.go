@@ -40,7 +40,7 @@ func (c *turnCall) append(ctx context.Context) (repo.AppendedTurn, error) {
 		if err := c.renew(repo.ID{}, true); err != nil {
 			return repo.AppendedTurn{}, err
 		}
-	case !errors.Is(err, write.ErrKeyHeld):
+	case !errors.Is(err, write.ErrKeyLocked):
 		return result, err
 	}
 	return c.apart(ctx)

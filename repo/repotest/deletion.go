@@ -261,7 +261,7 @@ func testLegalHold(t *testing.T, s repo.Sessions) {
 	}
 	for i, hold := range holds {
 		for range 2 {
-			if err := s.Hold(t.Context(), hold); err != nil {
+			if err := s.AddHold(t.Context(), hold); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -276,18 +276,18 @@ func testLegalHold(t *testing.T, s repo.Sessions) {
 		}
 		hold.Reason = ""
 		for range 2 {
-			if err := s.Release(t.Context(), hold); err != nil {
+			if err := s.RemoveHold(t.Context(), hold); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := s.Hold(t.Context(), repo.LegalHold{Namespace: owned.Namespace, Owner: "somebody else", Reason: "x"}); err != nil {
+	if err := s.AddHold(t.Context(), repo.LegalHold{Namespace: owned.Namespace, Owner: "somebody else", Reason: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []repo.ID{owned.ID, other.ID} {
 		remove(t, s, id)
 	}
-	wantNotFound(t, s.Hold(t.Context(), holds[0]), "session", owned.ID)
+	wantNotFound(t, s.AddHold(t.Context(), holds[0]), "session", owned.ID)
 }
 
 func testHoldInvalid(t *testing.T, s repo.Sessions) {
@@ -297,10 +297,10 @@ func testHoldInvalid(t *testing.T, s repo.Sessions) {
 		"hold.namespace": {Namespace: "\x00", Reason: "x"},
 		"hold.reason":    {Namespace: "x"},
 	} {
-		wantInvalid(t, s.Hold(t.Context(), hold), field)
+		wantInvalid(t, s.AddHold(t.Context(), hold), field)
 	}
-	wantInvalid(t, s.Hold(t.Context(), repo.LegalHold{SessionID: repo.NewID(), Namespace: "x", Reason: "x"}), "hold")
-	wantInvalid(t, s.Release(t.Context(), repo.LegalHold{}), "hold")
+	wantInvalid(t, s.AddHold(t.Context(), repo.LegalHold{SessionID: repo.NewID(), Namespace: "x", Reason: "x"}), "hold")
+	wantInvalid(t, s.RemoveHold(t.Context(), repo.LegalHold{}), "hold")
 }
 
 func testHolds(t *testing.T, s repo.Sessions) {
@@ -308,7 +308,7 @@ func testHolds(t *testing.T, s repo.Sessions) {
 	want := []repo.LegalHold{{SessionID: create(t, s)}, {Namespace: namespace}, {Namespace: namespace, Owner: "a"}, {Namespace: namespace, Owner: "b"}}
 	for _, hold := range want {
 		hold.Reason = "because"
-		if err := s.Hold(t.Context(), hold); err != nil {
+		if err := s.AddHold(t.Context(), hold); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -334,7 +334,7 @@ func testHolds(t *testing.T, s repo.Sessions) {
 		t.Errorf("got the holds %+v, want %+v", got, want)
 	}
 	for _, hold := range want {
-		if err := s.Release(t.Context(), hold); err != nil {
+		if err := s.RemoveHold(t.Context(), hold); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -350,7 +350,7 @@ func testHoldAndDelete(t *testing.T, store repo.Store) {
 			hold = repo.LegalHold{Namespace: session.Namespace, Owner: "somebody", Reason: "x"}
 		}
 		var held, deleted error
-		both(func() { held = s.Hold(t.Context(), hold) }, func() { deleted = deleteBy(t, store, round/2, removal.Deletion{ID: session.ID}) })
+		both(func() { held = s.AddHold(t.Context(), hold) }, func() { deleted = deleteBy(t, store, round/2, removal.Deletion{ID: session.ID}) })
 		_, err := s.Get(t.Context(), session.ID)
 		exists := err == nil
 		switch {
@@ -362,7 +362,7 @@ func testHoldAndDelete(t *testing.T, store repo.Store) {
 		if _, err := s.Delete(t.Context(), session.ID); exists && err == nil {
 			t.Fatal("deleted, although it is held")
 		}
-		if err := s.Release(t.Context(), hold); err != nil {
+		if err := s.RemoveHold(t.Context(), hold); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -380,7 +380,7 @@ func testHoldAndDeletePlan(t *testing.T, store repo.Store) {
 		var there bool
 		var deleted error
 		both(func() {
-			if err := store.Sessions().Hold(t.Context(), hold); err != nil {
+			if err := store.Sessions().AddHold(t.Context(), hold); err != nil {
 				t.Error(err)
 			}
 			_, err := store.Plans().Get(t.Context(), plan.ID)
@@ -395,7 +395,7 @@ func testHoldAndDeletePlan(t *testing.T, store repo.Store) {
 		if _, err := store.Plans().Get(t.Context(), plan.ID); there != (err == nil) || round%2 == 0 && there == (deleted == nil) {
 			t.Fatalf("round %d: there when the hold was made: %t, then %v; delete %v", round, there, err, deleted)
 		}
-		if err := store.Sessions().Release(t.Context(), hold); err != nil {
+		if err := store.Sessions().RemoveHold(t.Context(), hold); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -435,7 +435,7 @@ func testDeleteTogether(t *testing.T, store repo.Store) {
 	appendTo(t, s, plain, users(3)...)
 	_, err := store.State().Change(t.Context(), []repo.StateChange{set(repo.Scope{SessionID: plain}, "k", "1")})
 	must(t, plain, err)
-	must(t, held, s.Hold(t.Context(), repo.LegalHold{SessionID: held, Reason: "x"}))
+	must(t, held, s.AddHold(t.Context(), repo.LegalHold{SessionID: held, Reason: "x"}))
 	appendTo(t, s, forked, users(5)...)
 	fork, err := s.Fork(t.Context(), forked, 2, repo.NewSession{})
 	must(t, forked, err)
@@ -468,7 +468,7 @@ func testDeleteTogether(t *testing.T, store repo.Store) {
 	for _, id := range []repo.ID{held, changed, active} {
 		get(t, s, id)
 	}
-	must(t, held, s.Release(t.Context(), repo.LegalHold{SessionID: held}))
+	must(t, held, s.RemoveHold(t.Context(), repo.LegalHold{SessionID: held}))
 	removal.Delete(t.Context(), store, nil)
 }
 

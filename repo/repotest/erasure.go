@@ -114,7 +114,7 @@ func ErasedBesideForks(t *testing.T, whole Whole, erase func(store removal.Keepe
 	must(t, second, err)
 	for _, hold := range []repo.LegalHold{{SessionID: first}, {SessionID: second.ID}, {Namespace: namespace, Owner: "bob"}, {Namespace: namespace, Owner: "ann"}} {
 		hold.Reason = "x"
-		must(t, hold, sessions.Hold(t.Context(), hold))
+		must(t, hold, sessions.AddHold(t.Context(), hold))
 		if refused, is := wantError[*repo.RefusedError](t, erase(whole, name), repo.ErrConflict); is {
 			wantSame(t, "kind", refused.Kind, "hold")
 		}
@@ -123,7 +123,7 @@ func ErasedBesideForks(t *testing.T, whole Whole, erase func(store removal.Keepe
 		for _, id := range []repo.ID{theirs, first, second.ID} {
 			wantSame(t, "content", readAll(t, sessions, id)[0].Content, name)
 		}
-		must(t, hold, sessions.Release(t.Context(), hold))
+		must(t, hold, sessions.RemoveHold(t.Context(), hold))
 	}
 	action := plain(t, whole)
 	var late []repo.ID
@@ -213,10 +213,10 @@ func ErasedForks(t *testing.T, whole Whole, erase func(name string) (messages, t
 	restore(t, sessions, imported)
 	bobs := []repo.ID{fork(theirs, 0, "bob"), fork(imported, 0, "bob")}
 	hold := repo.LegalHold{SessionID: bobs[1], Reason: "x"}
-	must(t, hold, sessions.Hold(ctx, hold))
+	must(t, hold, sessions.AddHold(ctx, hold))
 	_, _, err := erase(name)
 	_, _ = wantError[*repo.RefusedError](t, err, repo.ErrConflict)
-	must(t, hold, sessions.Release(ctx, hold))
+	must(t, hold, sessions.RemoveHold(ctx, hold))
 	carl := randomName()
 	fork(imported, 0, carl)
 	_, _, err = erase(carl)
@@ -225,7 +225,7 @@ func ErasedForks(t *testing.T, whole Whole, erase func(name string) (messages, t
 	// What a hold keeps of others' stays, and so does a plan of the person's that waits for a decision.
 	acted := createAs(t, sessions, repo.NewSession{Namespace: namespace, Owner: "ann", Actor: name})
 	hold = repo.LegalHold{SessionID: acted.ID, Reason: "x"}
-	must(t, hold, sessions.Hold(ctx, hold))
+	must(t, hold, sessions.AddHold(ctx, hold))
 	plan := usePlan(t, whole, plain(t, whole), repo.UseAction{Namespace: namespace, Actor: name, Description: name})
 	move(t, whole, plan.ID, repo.TransitionStart)
 	move(t, whole, plan.ID, repo.TransitionComplete)
@@ -240,7 +240,7 @@ func ErasedForks(t *testing.T, whole Whole, erase func(name string) (messages, t
 	}
 	wantSame(t, "the actor of a session that is held", get(t, sessions, acted.ID).Actor, name)
 	wantSame(t, "the plan that waits", getPlan(t, whole, plan.ID).Description, name)
-	must(t, hold, sessions.Release(ctx, hold))
+	must(t, hold, sessions.RemoveHold(ctx, hold))
 	move(t, whole, plan.ID, repo.TransitionExecute)
 	_, err = whole.Plans().Transition(ctx, plan.ID, repo.TransitionCancel, repo.Cause{Reason: "x"})
 	must(t, plan, err)

@@ -93,7 +93,7 @@ func (f *fixture) held() repo.ID {
 		id := f.another()
 		ofOwner := repo.LegalHold{Namespace: f.namespace, Owner: "held", Reason: "r"}
 		for _, hold := range []repo.LegalHold{{SessionID: id, Reason: "r"}, ofOwner} {
-			must(f.t, hold, f.r.Sessions().Hold(f.t.Context(), hold))
+			must(f.t, hold, f.r.Sessions().AddHold(f.t.Context(), hold))
 		}
 		return id
 	})

@@ -23,7 +23,7 @@ func testTxInside(t *testing.T, store repo.Store) {
 		defer cancel()
 		for _, ctx := range []context.Context{ctx, derived} {
 			all.wantRefused(ctx, repositories(store), isInside)
-			_, holding := repo.Hold(ctx, store, newLease())
+			_, holding := repo.HoldLease(ctx, store, newLease())
 			_, held := auditLog(store).Holds(ctx)
 			_, sealed := auditLog(store).Seal(ctx, 1, func(auditlog.Unsealed, auditlog.HashReader) (auditlog.Seal, error) {
 				return auditlog.Seal{}, errors.New("not reached")

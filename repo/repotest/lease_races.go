@@ -251,7 +251,7 @@ func leaseOperations(ctx context.Context, store repo.Store, asked repo.NewLease,
 		"Release":    func() error { return store.Leases().Release(ctx, held) },
 		"ReleaseAll": func() error { return second(store.Leases().ReleaseAll(ctx, held.Owner)) },
 		"List":       func() error { return second(store.Leases().List(ctx, repo.LeaseFilter{}, repo.Page{})) },
-		"Hold":       func() error { return second(repo.Hold(ctx, store, asked)) },
+		"Hold":       func() error { return second(repo.HoldLease(ctx, store, asked)) },
 	}
 }
 
@@ -290,7 +290,7 @@ func testHold(t *testing.T, store repo.Store) {
 
 func holdFor(t *testing.T, store repo.Store, asked repo.NewLease) (held *repo.HeldLease, first repo.Lease) {
 	t.Helper()
-	held, err := repo.Hold(t.Context(), store, asked)
+	held, err := repo.HoldLease(t.Context(), store, asked)
 	return held, must(t, held, err).Lease()
 }
 
@@ -298,7 +298,7 @@ func holdFor(t *testing.T, store repo.Store, asked repo.NewLease) (held *repo.He
 func testHoldIsLost(t *testing.T, store repo.Store) {
 	asked := newLease()
 	held, lost := holdFor(t, store, asked)
-	_, err := repo.Hold(t.Context(), store, ofAnother(asked))
+	_, err := repo.HoldLease(t.Context(), store, ofAnother(asked))
 	wantLeaseConflict(t, err, lost)
 	derived, cancel := context.WithCancel(held.Context())
 	defer cancel()
@@ -321,7 +321,7 @@ func testHoldIsLost(t *testing.T, store repo.Store) {
 func testHoldEnds(t *testing.T, store repo.Store) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	asked := newLease()
-	held, err := repo.Hold(ctx, store, asked)
+	held, err := repo.HoldLease(ctx, store, asked)
 	must(t, held, err)
 	over := errors.New("over")
 	cancel(over)

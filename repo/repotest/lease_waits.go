@@ -31,7 +31,7 @@ func testLeaseWaits(t *testing.T, store repo.Store) {
 	var running sync.WaitGroup
 	for n := range waiters {
 		running.Go(func() {
-			held, err := repo.Hold(t.Context(), store, patient(ofAnother(asked)))
+			held, err := repo.HoldLease(t.Context(), store, patient(ofAnother(asked)))
 			if err != nil {
 				t.Error(err)
 				return
@@ -145,7 +145,7 @@ func testLeaseSlotsHeld(t *testing.T, store repo.Store) {
 		t.Errorf("%v has two holders", other.Key)
 	}
 	wantLeaseConflict(t, second(store.Leases().Acquire(t.Context(), ofAnother(asked))), again)
-	held, err := repo.Hold(t.Context(), store, longer)
+	held, err := repo.HoldLease(t.Context(), store, longer)
 	must(t, held, err)
 	if err := held.Release(t.Context()); err != nil {
 		t.Error(err)
@@ -156,7 +156,7 @@ func testLeaseSlotsHeld(t *testing.T, store repo.Store) {
 }
 
 // Whoever waits for the end of a lease learns of it, however it ends.
-// Guarantee: Leases: The context of `Hold` ends soon after somebody else has ended the lease.
+// Guarantee: Leases: The context of `HoldLease` ends soon after somebody else has ended the lease.
 func testLeaseAwait(t *testing.T, store repo.Store) {
 	q := newQueue(t, store)
 	transition := func(ctx context.Context, r repo.Repositories, id repo.ID, transition repo.Transition) error {

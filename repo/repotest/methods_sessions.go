@@ -71,18 +71,18 @@ var sessionCalls = []call{
 	{name: "Sessions.RemoveDeleted", reads: true, moving: true, everywhere: true, args: func(*fixture) args {
 		return args{0}
 	}},
-	{name: "Sessions.Hold", trips: 3, args: func(f *fixture) args {
+	{name: "Sessions.AddHold", trips: 3, args: func(f *fixture) args {
 		return args{repo.LegalHold{SessionID: f.session(), Reason: "x"}}
 	}},
-	{name: "Sessions.Hold/of an owner", trips: 3, args: func(f *fixture) args {
+	{name: "Sessions.AddHold/of an owner", trips: 3, args: func(f *fixture) args {
 		return args{repo.LegalHold{Namespace: f.namespace, Owner: f.owner, Reason: "x"}}
 	}},
-	{name: "Sessions.Release", args: func(f *fixture) args { return args{repo.LegalHold{SessionID: f.held()}} }},
-	{name: "Sessions.Release/of an owner", args: func(f *fixture) args {
+	{name: "Sessions.RemoveHold", args: func(f *fixture) args { return args{repo.LegalHold{SessionID: f.held()}} }},
+	{name: "Sessions.RemoveHold/of an owner", args: func(f *fixture) args {
 		f.held()
 		return args{repo.LegalHold{Namespace: f.namespace, Owner: "held"}}
 	}},
-	{name: "Sessions.Holds", reads: true, moving: true, args: func(f *fixture) args {
+	{name: "Sessions.AddHolds", reads: true, moving: true, args: func(f *fixture) args {
 		f.held()
 		return args{repo.Page{}}
 	}},

@@ -119,7 +119,7 @@ func testPlanHeld(t *testing.T, r repo.Repositories) {
 		holds = append(holds, repo.LegalHold{Namespace: top.Namespace, Reason: "x"})
 	}
 	for _, hold := range holds {
-		if err := r.Sessions().Hold(t.Context(), hold); err != nil {
+		if err := r.Sessions().AddHold(t.Context(), hold); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,7 +131,7 @@ func testPlanHeld(t *testing.T, r repo.Repositories) {
 		if refused, is := errors.AsType[*repo.RefusedError](err); !is || refused.Kind != "hold" {
 			t.Errorf("%+v: %v", hold, err)
 		}
-		if err := r.Sessions().Release(t.Context(), hold); err != nil {
+		if err := r.Sessions().RemoveHold(t.Context(), hold); err != nil {
 			t.Fatal(err)
 		}
 	}

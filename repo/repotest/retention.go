@@ -16,7 +16,7 @@ func OldTurns(t *testing.T, store removal.Keeper, run func(age time.Duration, dr
 	s := store.Sessions()
 	const each = 13
 	ids := []repo.ID{create(t, s), create(t, s)}
-	must(t, ids, s.Hold(t.Context(), repo.LegalHold{SessionID: ids[1], Reason: "x"}))
+	must(t, ids, s.AddHold(t.Context(), repo.LegalHold{SessionID: ids[1], Reason: "x"}))
 	add := func(again ...bool) {
 		t.Helper()
 		for i, id := range ids {
@@ -77,7 +77,7 @@ func DryRun(t *testing.T, store repo.Store, run func(age time.Duration, dryRun b
 	appendTo(t, s, rewound, users(4)...)
 	turnOn(t, s, rewound, repo.Turn{After: ptr(int64(1)), Messages: users(1)})
 	held := createAs(t, s, repo.NewSession{Owner: "held"}).ID
-	must(t, held, s.Hold(t.Context(), repo.LegalHold{Namespace: repo.DefaultNamespace, Owner: "held", Reason: "x"}))
+	must(t, held, s.AddHold(t.Context(), repo.LegalHold{Namespace: repo.DefaultNamespace, Owner: "held", Reason: "x"}))
 	for i, child := range []repo.UseAction{{}, {}, {SessionID: held}} {
 		top := usePlan(t, store, action, repo.UseAction{Namespace: repo.DefaultNamespace})
 		move(t, store, top.ID, repo.TransitionStart)

@@ -87,7 +87,7 @@ func TestRemovalsAcrossSteps(t *testing.T) {
 	} {
 		hold.Reason = "x"
 		clock.Set(t, offset)
-		if err := sessions.Hold(t.Context(), hold); err != nil {
+		if err := sessions.AddHold(t.Context(), hold); err != nil {
 			t.Fatal(err)
 		}
 		clock.Set(t, 0)
@@ -100,7 +100,7 @@ func TestRemovalsAcrossSteps(t *testing.T) {
 		if receipt, err := erase.Subject(t.Context(), store, request); !errors.Is(err, repo.ErrConflict) || receipt.Sessions > 0 {
 			t.Errorf("%+v: %+v, %v", hold, receipt, err)
 		}
-		if err := sessions.Release(t.Context(), hold); err != nil {
+		if err := sessions.RemoveHold(t.Context(), hold); err != nil {
 			t.Fatal(err)
 		}
 	}

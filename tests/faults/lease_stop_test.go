@@ -218,7 +218,7 @@ func runHolder(ctx context.Context, task holdTask) error {
 	var under []func(fence int64) []func() error // the ways to write to what is held
 	hold := func(key repo.LeaseKey, ways func(fence int64) []func() error) error {
 		// short: the process is stopped until it is over; if it is over before, the process tries again or has lost it, too
-		lease, err := repo.Hold(ctx, store, repo.NewLease{Key: key, Owner: owner, TTL: repo.MinLeaseTTL})
+		lease, err := repo.HoldLease(ctx, store, repo.NewLease{Key: key, Owner: owner, TTL: repo.MinLeaseTTL})
 		if err != nil {
 			return err
 		}

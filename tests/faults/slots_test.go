@@ -54,7 +54,7 @@ func (task slotsTask) work(ctx context.Context, store *agentstore.Store, owner s
 			time.Sleep(rand.N(10 * time.Millisecond)) // pace: who counts does not know what happens meanwhile
 			asked.Key.Name, asked.Slots = owner, 1
 		}
-		held, err := repo.Hold(ctx, store, asked)
+		held, err := repo.HoldLease(ctx, store, asked)
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 // writesOf returns what the committers of a store have to do together.
 func writesOf(store *agentstore.Store) (all postgres.CommitterStats) {
 	for _, c := range store.Stats().Committers {
-		all.Waiting, all.Held, all.Groups, all.Begun = all.Waiting+c.Waiting, all.Held+c.Held, all.Groups+c.Groups, all.Begun+c.Begun
+		all.Waiting, all.Locked, all.Groups, all.Begun = all.Waiting+c.Waiting, all.Locked+c.Locked, all.Groups+c.Groups, all.Begun+c.Begun
 	}
 	return all
 }

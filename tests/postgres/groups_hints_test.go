@@ -37,7 +37,7 @@ func TestHintOfAnotherRow(t *testing.T) {
 	locked, err := db.New().TurnLockCounters(t.Context(), pool, db.TurnLockCountersParams{
 		SessionIds: []pgtype.UUID{id(own)}, Hints: []pgtype.TID{hint},
 	})
-	if err != nil || len(locked) != 1 || locked[0].SessionID != id(own) || locked[0].Held || locked[0].Hint == hint {
+	if err != nil || len(locked) != 1 || locked[0].SessionID != id(own) || locked[0].Locked || locked[0].Hint == hint {
 		t.Errorf("a group locks %+v, %v", locked, err)
 	}
 	// The row has no next sequence in the arrays.

@@ -260,7 +260,7 @@ func TestLockedSessionIsSkipped(t *testing.T) {
 			waits := 0
 			await.For(t, "the append was skipped, waits or is written", func() bool {
 				waits = pgtest.LockWaits(t, others)
-				return writesOf(store).Held > 0 || len(result) > 0 || waits > 0
+				return writesOf(store).Locked > 0 || len(result) > 0 || waits > 0
 			})
 			if waits > 0 {
 				t.Errorf("an append of %d messages waits for the row", len(messages))

@@ -31,7 +31,7 @@ func TestRenewalsWithoutThePool(t *testing.T) {
 	})
 	var held []*repo.HeldLease
 	for n := range holders {
-		h, err := repo.Hold(t.Context(), store, repo.NewLease{Key: repo.LeaseKey{Kind: "k", Name: fmt.Sprint(n)}, Owner: "o", TTL: time.Hour})
+		h, err := repo.HoldLease(t.Context(), store, repo.NewLease{Key: repo.LeaseKey{Kind: "k", Name: fmt.Sprint(n)}, Owner: "o", TTL: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

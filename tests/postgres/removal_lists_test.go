@@ -48,7 +48,7 @@ func TestOldTurnsOfOneTime(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})
 	held, other := pgtest.NewSession(t, store), pgtest.NewSession(t, store)
-	if err := store.Sessions().Hold(t.Context(), repo.LegalHold{SessionID: held, Reason: "x"}); err != nil {
+	if err := store.Sessions().AddHold(t.Context(), repo.LegalHold{SessionID: held, Reason: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []repo.ID{held, other} {

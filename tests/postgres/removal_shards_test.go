@@ -94,7 +94,7 @@ func TestRemovalsInShards(t *testing.T) {
 	if report, err := retention.Run(t.Context(), in("tenant 5"), policy); err != nil || report.Sessions != 1 {
 		t.Errorf("in a view: %+v, %v", report, err)
 	}
-	if err := in("tenant 3").Sessions().Hold(t.Context(), repo.LegalHold{Namespace: "tenant 3", Reason: "x"}); err != nil {
+	if err := in("tenant 3").Sessions().AddHold(t.Context(), repo.LegalHold{Namespace: "tenant 3", Reason: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	policy.DryRun = true

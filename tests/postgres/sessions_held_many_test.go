@@ -70,7 +70,7 @@ func TestManyHeldSessions(t *testing.T) {
 					t.Errorf("%d connections of %d wait for locks", locks, connections)
 				}
 			}
-			await.For(t, "the sessions are known to be held", func() bool { fewWait(); return heldWrites(store).Held >= 2*held })
+			await.For(t, "the sessions are known to be held", func() bool { fewWait(); return heldWrites(store).Locked >= 2*held })
 			giveUp()
 			leaving.Wait()
 			fewWait()
@@ -152,7 +152,7 @@ func TestTransactionsAndWaiters(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		await.For(t, "it waits", func() bool { stats := heldWrites(store); return stats.Held+stats.Groups > i })
+		await.For(t, "it waits", func() bool { stats := heldWrites(store); return stats.Locked+stats.Groups > i })
 	}
 	for range 20 {
 		if _, err := store.Sessions().Append(await.Context(t), other, user("another")); err != nil {

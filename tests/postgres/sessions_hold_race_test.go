@@ -46,7 +46,7 @@ func TestHoldBesideDeletion(t *testing.T) {
 		}
 		await.For(t, "the deletion to wait", waiting(1))
 		held := make(chan error, 1)
-		go func() { held <- store.Sessions().Hold(t.Context(), repo.LegalHold{SessionID: id, Reason: "x"}) }()
+		go func() { held <- store.Sessions().AddHold(t.Context(), repo.LegalHold{SessionID: id, Reason: "x"}) }()
 		var hold error
 		if naive {
 			hold = <-held // nothing keeps it waiting
@@ -88,7 +88,7 @@ func TestPlanDeletionBesideAHold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := postgres.Bind(holder).Sessions().Hold(t.Context(), repo.LegalHold{SessionID: session, Reason: "x"}); err != nil {
+	if err := postgres.Bind(holder).Sessions().AddHold(t.Context(), repo.LegalHold{SessionID: session, Reason: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	deleted := make(chan error, 1)

@@ -45,7 +45,7 @@ func TestIdleSessions(t *testing.T) {
 		}
 		for _, hold := range []repo.LegalHold{{SessionID: sessions[0].ID}, {Namespace: "ns0", Owner: "owner2"}, {Namespace: "ns1"}} {
 			hold.Reason = "asked for"
-			if err := store.Sessions().Hold(t.Context(), hold); err != nil {
+			if err := store.Sessions().AddHold(t.Context(), hold); err != nil {
 				t.Fatal(err)
 			}
 		}

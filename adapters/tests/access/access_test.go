@@ -83,8 +83,8 @@ var table = map[string]entry{
 		return w.store.In(q.namespace).Sessions().LastMessages(ctx, q.session, 10)
 	}},
 
-	"repo.Hold": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
-		held, err := repo.Hold(ctx, w.in(q), repo.NewLease{Key: repo.SessionLease(q.session), Owner: q.user})
+	"repo.HoldLease": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		held, err := repo.HoldLease(ctx, w.in(q), repo.NewLease{Key: repo.SessionLease(q.session), Owner: q.user})
 		if err == nil {
 			err = held.Release(ctx)
 		}

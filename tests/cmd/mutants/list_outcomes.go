@@ -23,7 +23,7 @@ var outcomeMutants = []mutant{
 	{"outcomes/given up, and sent", in(inCommit, "Group.attempt", always("take")), inPostgres("TestGivenUpBeforeSent")},
 	{"outcomes/the doubt of a group is forgotten", in(inCommit, "Group.attempt", dropCall("t.Item.Doubt")), inPostgres("TestLostAppendIsMadeAgain")},
 	{"outcomes/not as many messages yet is never", in(inWrite, "Turn.refusal", never("conflict.Expected")), inPostgres("TestFirstAttemptArrivesLate")},
-	{"outcomes/the doubt of turns is forgotten", in(inWrite, "writer.sendTurns", swap("accepted", "held")), inPostgres("TestLostTurns")},
+	{"outcomes/the doubt of turns is forgotten", in(inWrite, "writer.sendTurns", swap("accepted", "locked")), inPostgres("TestLostTurns")},
 	{"outcomes/a lost transition is made again", in(inRepo, "newMover", swap("true", "false")), inPostgres("TestLostAnswersOfTransitions")},
 	{"outcomes/a lease that was acquired late is another's", in(inRepo, "leases.acquire", swap("errNotMoved", "repo.ErrConflict", "conn.Answer")), inPostgres("TestLeaseAttemptArrivesLate")},
 	{"outcomes/an unanswered commit is none", in(inRepo, "pooled.transaction", swap("conn.Committing", "conn.Reading")), inPostgres("TestUnansweredCommit")},

@@ -82,7 +82,7 @@ func leaseReleaseCommand(world invocation) *urfave.Command {
 			boolFlag(&yes, "yes", "do not ask"),
 		},
 		json: "print one JSON object instead of text",
-		more: `The holder is not asked: the context of repo.Hold ends soon, others notice when they
+		more: `The holder is not asked: the context of repo.HoldLease ends soon, others notice when they
 renew the lease next, and may work until then beside whoever acquires it.
 
 Examples:

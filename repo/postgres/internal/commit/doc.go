@@ -5,5 +5,5 @@
 //
 // A write goes through these rooms: Committer.Submit queues it (package scheduler says when it is
 // in a group); Group.Run makes attempts until one succeeds; the feature's Send sends the statement;
-// its answer calls Done, Hold or Return for each write.
+// its answer calls Done, Locked or Return for each write.
 package commit

@@ -22,9 +22,9 @@ type Group[K comparable, I Item] struct {
 	committer *Committer[K, I]
 	// ctx is the batch's, or ends earlier if a group that waits must give up its connection.
 	ctx context.Context
-	// held are the keys of which a row was found locked. Their further writes in the group have
+	// locked are the keys of which a row was found locked. Their further writes in the group have
 	// to wait, too.
-	held map[K]bool
+	locked map[K]bool
 	// last is the error of the last attempt.
 	last error
 }
@@ -39,7 +39,7 @@ type Task[K comparable, I Item] = scheduler.Task[K, I]
 type Send[K comparable, I Item] func(ctx context.Context, q db.DBTX, tasks []*Task[K, I]) (answer func(),
 	carried func(*Task[K, I]) bool, err error)
 
-// Run makes attempts at tasks until one succeeds, or each has its answer or is held.
+// Run makes attempts at tasks until one succeeds, or each has its answer or is locked.
 func (g *Group[K, I]) Run(tasks []*Task[K, I], send Send[K, I]) {
 	for attempt := 1; len(tasks) > 0; attempt++ {
 		answer, err := g.attempt(tasks, send)
@@ -53,7 +53,7 @@ func (g *Group[K, I]) Run(tasks []*Task[K, I], send Send[K, I]) {
 		case conn.IsPassing(err) && !conn.IsRejection(err) && g.ctx.Err() == nil &&
 			g.committer.budget.conns.Pause(g.ctx, attempt):
 		case g.ctx.Err() != nil && g.Context().Err() == nil:
-			return // it gives up its connection: the key is held
+			return // it gives up its connection: the key is locked
 		default:
 			for _, t := range tasks {
 				if t.Returned() {
@@ -69,7 +69,7 @@ func (g *Group[K, I]) Run(tasks []*Task[K, I], send Send[K, I]) {
 // runEach sends each task separately, because one of them has aborted the transaction of all.
 func (g *Group[K, I]) runEach(tasks []*Task[K, I], send Send[K, I]) {
 	for _, t := range tasks {
-		if !g.held[t.Key] {
+		if !g.locked[t.Key] {
 			g.Run([]*Task[K, I]{t}, send)
 		}
 	}
@@ -128,13 +128,13 @@ func (g *Group[K, I]) Return(t *Task[K, I]) {
 	g.Batch.Return(t)
 }
 
-// Hold leaves a write to later groups, a row of which is locked elsewhere. Where nobody waits for
-// such a row, it is held for patience at most, if that is not zero.
-func (g *Group[K, I]) Hold(t *Task[K, I], patience time.Duration) {
-	if g.held == nil {
-		g.held = map[K]bool{}
+// Locked leaves a write to later groups, a row of which is locked elsewhere. Where nobody waits for
+// such a row, it is locked for patience at most, if that is not zero.
+func (g *Group[K, I]) Locked(t *Task[K, I], patience time.Duration) {
+	if g.locked == nil {
+		g.locked = map[K]bool{}
 	}
-	g.held[t.Key] = true
+	g.locked[t.Key] = true
 	p := t.Item.progress()
 	if waits := g.committer.config.Waits && g.committer.budget.Waits > 0; !waits && p.IsOver(patience) {
 		g.Done(t, conn.Settled(conn.AfterDoubt(p.Unsure, &conn.Error{

@@ -32,7 +32,7 @@ func (h *Hub[K, I]) read(requests []*request[K, I]) {
 	for len(requests) > 0 {
 		positions := make([]Position[K], len(requests))
 		for i, r := range requests {
-			positions[i] = Position[K]{Key: r.topic.key, From: r.from, Size: r.topic.size}
+			positions[i] = Position[K]{Key: r.topic.key, From: r.from, Size: r.size}
 		}
 		live, begun := requests[0].live, time.Now()
 		found, err := h.config.Read(h.ctx, positions)
@@ -81,7 +81,7 @@ func (h *Hub[K, I]) take(turn bool) (requests []*request[K, I]) {
 	}
 	h.begun++
 	for _, r := range requests {
-		r.state, r.known, r.answer.looks = underway, r.topic.known, r.topic.looks
+		r.state, r.known, r.size, r.answer.looks = underway, r.topic.known, r.topic.size, r.topic.looks
 		r.read = h.begun
 	}
 	return requests

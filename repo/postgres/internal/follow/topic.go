@@ -31,8 +31,9 @@ type request[K comparable, I any] struct {
 	state state
 	// waiting is the number of followers.
 	waiting int
-	// known is the topic's when the read began, and read the number of the read.
+	// known and size are the topic's when the read began, and read the number of the read.
 	known int64
+	size  int
 	read  int
 
 	// answer is set when done is closed.

@@ -22,7 +22,7 @@ type Task[K comparable, I any] struct {
 	// shares: see Config.Shares.
 	shares bool
 	done   chan struct{}
-	// returned: the batch returned it, and its key is not held.
+	// returned: the batch returned it, and its key is not locked.
 	returned bool
 }
 
@@ -40,7 +40,7 @@ type Batch[K comparable, I any] struct {
 	size    Size
 	wait    bool // processed by Wait
 	shares  bool // of items that share something
-	// For a batch of Wait: its turn ends when other held keys want one.
+	// For a batch of Wait: its turn ends when other locked keys want one.
 	turn    context.Context
 	endTurn context.CancelFunc
 	timer   *time.Timer
@@ -57,15 +57,15 @@ type Batch[K comparable, I any] struct {
 func (b *Batch[K, I]) Context() context.Context { return b.ctx }
 
 // Turn returns a context that ends with Context, and when a batch of Wait must yield to
-// other held keys. The tasks that it leaves undone are then retried with the groups.
+// other locked keys. The tasks that it leaves undone are then retried with the groups.
 func (b *Batch[K, I]) Turn() context.Context { return b.turn }
 
 // Done says that a task was processed, with or without success. Its caller's Submit
 // returns at once. Done must be called at most once for a task, and before the batch's
-// function returns. If neither Done nor Return is called for a task, its key is held.
+// function returns. If neither Done nor Return is called for a task, its key is locked.
 func (b *Batch[K, I]) Done(t *Task[K, I]) { close(t.done) }
 
-// Return says that a task was not processed although its key is not held. It goes to the
+// Return says that a task was not processed although its key is not locked. It goes to the
 // front of its key's queue, followed by the later tasks of the key in this batch that
 // are not done.
 func (b *Batch[K, I]) Return(t *Task[K, I]) { t.returned = true }
@@ -107,17 +107,17 @@ type queue[K comparable, I any] struct {
 	knocking list[*Task[K, I]]
 	room     *room[K, I]
 
-	turn   node[*queue[K, I]] // in turns, in sharers, in held or in resting
+	turn   node[*queue[K, I]] // in turns, in sharers, in locked or in resting
 	door   node[*queue[K, I]] // in the room's doors
 	flying int                // batches that it is in; if it is ordered, one at most
-	isHeld bool               // as found by the batch that has just ended
+	isLocked bool               // as found by the batch that has just ended
 
-	// tried counts how often the key was found held since it last was not.
+	// tried counts how often the key was found locked since it last was not.
 	tried int
 	at    time.Duration // of the next retry, since the Scheduler's start
 	index int           // in tries
 	// turns counts the turns of Wait that the key has had in vain since it last was
-	// not held. It gets no other before next, which is since the Scheduler's start.
+	// not locked. It gets no other before next, which is since the Scheduler's start.
 	turns int
 	next  time.Duration
 }

@@ -7,15 +7,15 @@
 //
 // There are two kinds of batches. A group has items of many keys, and its function
 // never waits for a key: it skips the items of a key that is locked elsewhere. Such a
-// key is then held. It leaves the groups, and its items wait separately, in a batch of
+// key is then locked. It leaves the groups, and its items wait separately, in a batch of
 // only that key, whose function may wait for it. The number of these batches is
-// bounded. Held keys that do not get one are retried with the groups, after a growing
-// pause. So a held key never delays the items of others.
+// bounded. Locked keys that do not get one are retried with the groups, after a growing
+// pause. So a locked key never delays the items of others.
 //
 // Items that share something with items of other keys have a group of their own, and at
 // most one of them is under way: two would find what they share locked by each other.
 //
-// No timer delays an item whose key is not held: it is processed at once if another
+// No timer delays an item whose key is not locked: it is processed at once if another
 // batch may begin (mayGroup), and otherwise with the next one. A group that is late delays no
 // other: one may begin beside it.
 package scheduler
@@ -55,10 +55,10 @@ type Limits struct {
 	// ShareRows bounds the rows of one key in a group while others wait.
 	ShareRows int
 
-	// Items, Rows and Bytes bound the waiting items. Held keys have bounds of the
+	// Items, Rows and Bytes bound the waiting items. Locked keys have bounds of the
 	// same size to themselves, so that their items take no room from others.
 	Items, Rows, Bytes int
-	// Callers bounds the callers that wait for room, for held keys and for others.
+	// Callers bounds the callers that wait for room, for locked keys and for others.
 	Callers int
 }
 
@@ -67,8 +67,8 @@ type Config[K comparable, I any] struct {
 	Limits
 	// Budget, if set, bounds the groups under way of all schedulers that have it.
 	Budget *Budget
-	// Groups bounds the groups under way, and Waits the batches of held keys.
-	// Groups is at least 1; if Waits is 0, held keys are only retried with groups.
+	// Groups bounds the groups under way, and Waits the batches of locked keys.
+	// Groups is at least 1; if Waits is 0, locked keys are only retried with groups.
 	Groups, Waits int
 	// Unordered: the items of a key may be in several batches, in any order.
 	Unordered bool
@@ -107,13 +107,13 @@ type Scheduler[K comparable, I any] struct {
 	// items is under way.
 	sharers list[*queue[K, I]]
 	sharing bool
-	// held are the keys that wait for a batch of Wait, in the order in which they were
-	// found held. resting are those that had one in vain. tries has both, by the time
+	// locked are the keys that wait for a batch of Wait, in the order in which they were
+	// found locked. resting are those that had one in vain. tries has both, by the time
 	// of their next retry with a group.
-	held, resting list[*queue[K, I]]
+	locked, resting list[*queue[K, I]]
 	tries         tries[K, I]
 	timer         *time.Timer
-	// free bounds the items of keys that are not held, apart those of held keys.
+	// free bounds the items of keys that are not locked, apart those of locked keys.
 	free, apart room[K, I]
 
 	// begun are the groups under way, without that of items that share something, in the order in
@@ -172,7 +172,7 @@ func (s *Scheduler[K, I]) Submit(ctx context.Context, key K, item I, size Size) 
 }
 
 // stay reports whether an item whose caller's context has ended is being carried out. Nobody stays
-// for a key that is held: a batch of Wait ends with the contexts of its callers.
+// for a key that is locked: a batch of Wait ends with the contexts of its callers.
 func (s *Scheduler[K, I]) stay(t *Task[K, I]) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -335,10 +335,10 @@ func (s *Scheduler[K, I]) after(b *Batch[K, I]) (next *Batch[K, I]) {
 
 // next makes all batches that may begin now.
 func (s *Scheduler[K, I]) next() (batches []*Batch[K, I]) {
-	for s.held.length > 0 && s.mayWait() {
-		// The last was found held most recently. The others are likely to be held for
+	for s.locked.length > 0 && s.mayWait() {
+		// The last was found locked most recently. The others are likely to be locked for
 		// longer still.
-		batches = append(batches, s.takeWait(s.held.last.value))
+		batches = append(batches, s.takeWait(s.locked.last.value))
 	}
 	if s.mayShare() && s.place() {
 		batches = append(batches, s.takeSharers())

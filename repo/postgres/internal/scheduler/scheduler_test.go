@@ -320,7 +320,7 @@ func TestReturn(t *testing.T) {
 			t.Errorf("order %v", order)
 		}
 		if s.apart.items != 0 || len(s.tries.heap) != 0 {
-			t.Error("what was given back is held")
+			t.Error("what was given back is locked")
 		}
 		if took := time.Since(s.start); took != 10*time.Millisecond {
 			t.Errorf("it took %v", took)
@@ -328,7 +328,7 @@ func TestReturn(t *testing.T) {
 	})
 }
 
-// Close waits for all submitted items, also those of held keys, and refuses later ones.
+// Close waits for all submitted items, also those of locked keys, and refuses later ones.
 func TestClose(t *testing.T) {
 	inWorld(t, 1, 1, roomy(), func(w *world) {
 		w.hold("a", "b")
@@ -344,7 +344,7 @@ func TestClose(t *testing.T) {
 		w.sleep(time.Second)
 		select {
 		case <-closed:
-			t.Error("closed while items are held")
+			t.Error("closed while items are locked")
 		default:
 		}
 		w.release("a", "b")
@@ -353,7 +353,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// While keys are held and released, and items withdrawn, at random, the items of each
+// While keys are locked and released, and items withdrawn, at random, the items of each
 // key are processed in order and once, unless withdrawn, and every caller gets an answer.
 func TestRandom(t *testing.T) {
 	for seed := range uint64(30) {
@@ -380,7 +380,7 @@ func TestRandom(t *testing.T) {
 					calls = append(calls, call{w.submit(key, item, Size{1 + random.IntN(4), random.IntN(60)}), key, item})
 					switch random.IntN(8) {
 					case 0:
-						if key := name(random.IntN(8)); w.held[key] == nil {
+						if key := name(random.IntN(8)); w.locked[key] == nil {
 							w.hold(key)
 						}
 					case 1:
@@ -469,8 +469,8 @@ func TestSharesNoMore(t *testing.T) {
 	})
 }
 
-// A held key whose item shares something gets a batch of Wait, too.
-func TestHeldShares(t *testing.T) {
+// A locked key whose item shares something gets a batch of Wait, too.
+func TestLockedShares(t *testing.T) {
 	inWorld(t, 1, 1, roomy(), func(w *world) {
 		w.hold("a")
 		first, other := w.one("a", 10_001), w.one("b", 10_003)
@@ -513,9 +513,9 @@ func TestSmallItemsDoNotPassLargeOnes(t *testing.T) {
 	})
 }
 
-// Close also waits for the items of held keys between two retries, when no batch is
+// Close also waits for the items of locked keys between two retries, when no batch is
 // under way.
-func TestCloseWaitsForTheHeld(t *testing.T) {
+func TestCloseWaitsForTheLocked(t *testing.T) {
 	inWorld(t, 1, 0, roomy(), func(w *world) {
 		w.hold("a")
 		p := w.one("a", 0)
@@ -529,7 +529,7 @@ func TestCloseWaitsForTheHeld(t *testing.T) {
 		}()
 		w.sleep(10 * time.Second)
 		if closed {
-			t.Error("closed while an item is held")
+			t.Error("closed while an item is locked")
 		}
 		w.release("a")
 		p.wants(t, nil)

@@ -2,8 +2,8 @@ package scheduler
 
 // Stats says what a Scheduler is doing.
 type Stats struct {
-	// Waiting are the items that wait for a batch or for room, and Held those of them whose keys are held.
-	Waiting, Held int
+	// Waiting are the items that wait for a batch or for room, and Locked those of them whose keys are locked.
+	Waiting, Locked int
 	// Batches are under way.
 	Batches int
 	// Groups is the number of batches so far.
@@ -14,8 +14,8 @@ type Stats struct {
 func (s *Scheduler[K, I]) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := Stats{Held: s.apart.items + s.apart.callers, Batches: s.begun.length + s.waits, Groups: s.batches}
-	now.Waiting = now.Held + s.free.items + s.free.callers
+	now := Stats{Locked: s.apart.items + s.apart.callers, Batches: s.begun.length + s.waits, Groups: s.batches}
+	now.Waiting = now.Locked + s.free.items + s.free.callers
 	if s.sharing {
 		now.Batches++
 	}

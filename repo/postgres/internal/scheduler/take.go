@@ -85,7 +85,7 @@ func (s *Scheduler[K, I]) take(b *Batch[K, I], q *queue[K, I], limit Size, share
 			break
 		}
 		if len(b.Tasks) > first {
-			// A held key is retried with one item, since most retries are in vain.
+			// A locked key is retried with one item, since most retries are in vain.
 			if rows+t.size.Rows > share || b.full(limit) || t.size.exceeds(limit) || !b.wait && q.tried > 0 {
 				break
 			}
@@ -117,14 +117,14 @@ func (s *Scheduler[K, I]) settle(b *Batch[K, I]) {
 		b.place.remove()
 	}
 	for _, q := range b.queues {
-		q.isHeld = false
+		q.isLocked = false
 	}
 	for _, t := range slices.Backward(b.Tasks) {
 		if t.isDone() {
 			continue
 		}
 		q := t.queue
-		q.isHeld = !t.returned // the key's first task decides, which comes last here
+		q.isLocked = !t.returned // the key's first task decides, which comes last here
 		if t.left {
 			continue
 		}
@@ -143,10 +143,10 @@ func (s *Scheduler[K, I]) settle(b *Batch[K, I]) {
 		case q.tasks.length == 0:
 			q.flying--
 			s.rest(q)
-		case q.isHeld:
+		case q.isLocked:
 			s.move(q, &s.apart)
 			q.flying--
-			s.hold(q)
+			s.exclude(q)
 		default:
 			q.tried, q.turns, q.next = 0, 0, 0
 			s.move(q, &s.free)

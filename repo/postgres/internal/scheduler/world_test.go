@@ -18,15 +18,15 @@ import (
 type world struct {
 	t *testing.T
 	s *Scheduler[string, int]
-	// groupTakes and waitTakes are how long a batch takes when nothing is held.
+	// groupTakes and waitTakes are how long a batch takes when nothing is locked.
 	groupTakes, waitTakes time.Duration
 
-	// queued are keys for which other processes queue: a group always finds them held,
+	// queued are keys for which other processes queue: a group always finds them locked,
 	// while a batch of Wait gets them soon.
 	queued map[string]bool
 
 	mu        sync.Mutex
-	held      map[string]chan struct{} // closed when the key is free again
+	locked      map[string]chan struct{} // closed when the key is free again
 	inBatch   map[string]bool
 	last      map[string]int
 	log       []entry
@@ -64,7 +64,7 @@ func inWorld(t *testing.T, groups, waits int, limits Limits, test func(w *world)
 		begin = time.Now()
 		w := &world{
 			t: t, groupTakes: time.Millisecond, waitTakes: time.Millisecond,
-			held: map[string]chan struct{}{}, inBatch: map[string]bool{}, last: map[string]int{},
+			locked: map[string]chan struct{}{}, inBatch: map[string]bool{}, last: map[string]int{},
 		}
 		w.s = New(Config[string, int]{
 			Limits: limits, Groups: groups, Waits: waits, Group: w.group, Wait: w.wait,
@@ -72,9 +72,9 @@ func inWorld(t *testing.T, groups, waits int, limits Limits, test func(w *world)
 		})
 		test(w)
 		w.s.Close()
-		if len(w.s.queues) != 0 || w.s.turns.length != 0 || w.s.sharers.length != 0 || w.s.sharing || w.s.held.length != 0 || w.s.resting.length != 0 || len(w.s.tries.heap) != 0 {
-			t.Errorf("after Close: %d queues, %d turns, %d held, %d tries",
-				len(w.s.queues), w.s.turns.length, w.s.held.length, len(w.s.tries.heap))
+		if len(w.s.queues) != 0 || w.s.turns.length != 0 || w.s.sharers.length != 0 || w.s.sharing || w.s.locked.length != 0 || w.s.resting.length != 0 || len(w.s.tries.heap) != 0 {
+			t.Errorf("after Close: %d queues, %d turns, %d locked, %d tries",
+				len(w.s.queues), w.s.turns.length, w.s.locked.length, len(w.s.tries.heap))
 		}
 		for name, r := range map[string]*room[string, int]{"free": &w.s.free, "apart": &w.s.apart} {
 			if r.items != 0 || r.rows != 0 || r.bytes != 0 || r.callers != 0 || r.doors.length != 0 {
@@ -99,7 +99,7 @@ func (w *world) hold(keys ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, key := range keys {
-		w.held[key] = make(chan struct{})
+		w.locked[key] = make(chan struct{})
 	}
 }
 
@@ -107,9 +107,9 @@ func (w *world) release(keys ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, key := range keys {
-		if free := w.held[key]; free != nil {
+		if free := w.locked[key]; free != nil {
 			close(free)
-			delete(w.held, key)
+			delete(w.locked, key)
 		}
 	}
 }
@@ -126,13 +126,13 @@ func (w *world) enter(b *Batch[string, int]) {
 	}
 }
 
-// leave ends a batch. It processes the tasks whose key is not held.
+// leave ends a batch. It processes the tasks whose key is not locked.
 func (w *world) leave(b *Batch[string, int]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, t := range b.Tasks {
 		w.inBatch[t.Key] = false
-		if w.held[t.Key] != nil || w.queued[t.Key] && !b.wait {
+		if w.locked[t.Key] != nil || w.queued[t.Key] && !b.wait {
 			continue
 		}
 		if last, ok := w.last[t.Key]; ok && t.Item <= last {
@@ -185,7 +185,7 @@ func (w *world) wait(b *Batch[string, int]) {
 	w.mu.Lock()
 	w.waiting++
 	w.mostWait = max(w.mostWait, w.waiting)
-	free := w.held[b.Tasks[0].Key]
+	free := w.locked[b.Tasks[0].Key]
 	w.mu.Unlock()
 	if free != nil {
 		select {

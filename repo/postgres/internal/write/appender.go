@@ -43,7 +43,7 @@ type Appender struct {
 	tell  func(...*Turn)
 	hints hints.Hints[repo.ID]
 	// scopes are those that others hold.
-	scopes *heldScopes
+	scopes *lockedScopes
 	// making is a lock: one caller at a time creates scopes.
 	making chan struct{}
 }
@@ -51,7 +51,7 @@ type Appender struct {
 // New returns an appender. The caller must close it.
 func New(conns conn.Conns, budget *commit.Budget, tell func(...*Turn)) *Appender {
 	p := &Appender{conns: conns, budget: budget, tell: tell, making: make(chan struct{}, 1)}
-	p.scopes = newHeldScopes(conns, budget)
+	p.scopes = newLockedScopes(conns, budget)
 	p.Committer = commit.New(budget, commit.Config[repo.ID, *Turn]{
 		Kind: "append", Limits: Limits, Waits: true, Shares: (*Turn).sharesScope,
 		Commit: func(g *writesGroup) { (&writer{writesGroup: g, Appender: p}).commit() },
@@ -71,8 +71,8 @@ var (
 	// errNoScope: a scope's row does not exist. A group does not create it, because it could
 	// have to wait for somebody else who creates it.
 	errNoScope = errors.New("the scope has no row")
-	// errScopeHeld: a shared scope is locked elsewhere.
-	errScopeHeld = errors.New("a shared scope is locked elsewhere")
+	// errScopeLocked: a shared scope is locked elsewhere.
+	errScopeLocked = errors.New("a shared scope is locked elsewhere")
 )
 
 // Make has a turn made in a group, as often as something was in its way.
@@ -85,7 +85,7 @@ func (p *Appender) Make(ctx context.Context, a *Turn) error {
 		switch {
 		case errors.Is(err, errNoScope):
 			err = p.makeScopes(ctx, a)
-		case errors.Is(err, errScopeHeld):
+		case errors.Is(err, errScopeLocked):
 			continue // it is waited for first
 		case isAhead(err):
 			err = p.catchUp(ctx, err)
@@ -101,7 +101,7 @@ func (p *Appender) Make(ctx context.Context, a *Turn) error {
 // inDoubt is the error of a turn that is not made, which an earlier attempt may have made.
 func inDoubt(a *Turn, err error) error { return conn.Settled(conn.AfterDoubt(a.Unsure, err)) }
 
-// awaitScopes waits while a scope that a turn changes is known to be held.
+// awaitScopes waits while a scope that a turn changes is known to be locked.
 func (p *Appender) awaitScopes(ctx context.Context, a *Turn) error {
 	if len(a.State.Scopes) == 0 {
 		return nil

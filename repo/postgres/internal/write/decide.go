@@ -28,7 +28,7 @@ func (l *ledger) decideAll(tasks []*task) map[*task]decision {
 			d.verdict, d.err = l.decide(a)
 		}
 		decided[t] = d
-		if d.verdict == deferred || d.verdict == held && a.met.heldScope == nil {
+		if d.verdict == deferred || d.verdict == locked && a.met.lockedScope == nil {
 			left[t.Key] = d.verdict
 		}
 	}
@@ -51,8 +51,8 @@ const (
 	answered verdict = iota
 	// accepted: it is written.
 	accepted
-	// held: a row that it needs is locked elsewhere.
-	held
+	// locked: a row that it needs is locked elsewhere.
+	locked
 	// deferred: it has an id that another one of the transaction writes.
 	deferred
 )
@@ -68,8 +68,8 @@ func (l *ledger) decide(a *Turn) (verdict, error) {
 			return answered, &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
 		}
 		return answered, pgx.ErrNoRows
-	case counter.held:
-		return held, nil
+	case counter.locked:
+		return locked, nil
 	case l.givesAgain(a):
 		return deferred, nil
 	}
@@ -83,7 +83,7 @@ func (l *ledger) decide(a *Turn) (verdict, error) {
 		a.Outcome.Known = a.ID == ""
 		return answered, err
 	}
-	if v, err := l.meets(a, counter); v == held || err != nil {
+	if v, err := l.meets(a, counter); v == locked || err != nil {
 		return v, err
 	}
 	rows := l.rowsOf(a, counter)
@@ -102,18 +102,18 @@ func (l *ledger) decide(a *Turn) (verdict, error) {
 	return accepted, nil
 }
 
-// meets returns what is in the way of a turn: a row that is held, or a scope that has none.
+// meets returns what is in the way of a turn: a row that is locked, or a scope that has none.
 func (l *ledger) meets(a *Turn, counter *counterRow) (verdict, error) {
 	for _, scope := range a.State.Scopes {
 		row := l.scopes[scope.Scope]
 		switch {
 		case row == nil:
 			a.met.missing = append(a.met.missing, scope.Scope)
-		case row.held:
+		case row.locked:
 			if scope.Scope.Name != "" {
-				a.met.heldScope, a.met.patience = &scope.Scope, counter.patience
+				a.met.lockedScope, a.met.patience = &scope.Scope, counter.patience
 			}
-			return held, nil
+			return locked, nil
 		}
 	}
 	switch {
@@ -121,7 +121,7 @@ func (l *ledger) meets(a *Turn, counter *counterRow) (verdict, error) {
 		a.met.patience = counter.patience
 		return answered, errNoScope
 	case a.Usage != nil && l.usages[a.SessionID] == nil:
-		return held, nil
+		return locked, nil
 	}
 	return answered, nil
 }

@@ -34,7 +34,7 @@ func InTx(ctx context.Context, q db.DBTX, a *Turn) error {
 		return err
 	}
 	v, err := l.decide(a)
-	if v == held { // the session was deleted during the wait
+	if v == locked { // the session was deleted during the wait
 		err = pgx.ErrNoRows
 	}
 	if err != nil {

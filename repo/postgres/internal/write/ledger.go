@@ -85,7 +85,7 @@ type counterRow struct {
 	// follows is what the next message follows (nil: the one before it), and wasFollows what was stored.
 	follows, wasFollows *int64
 
-	held bool
+	locked bool
 	hint pgtype.TID // see hints
 	// updated is when it is updated.
 	updated time.Time
@@ -109,7 +109,7 @@ type usageRow struct {
 type scopeRow struct {
 	id      pgtype.UUID
 	version int64
-	held    bool
+	locked    bool
 	changed bool
 }
 

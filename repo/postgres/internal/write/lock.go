@@ -57,13 +57,13 @@ func (l *ledger) lockCounters(ctx context.Context, p *conn.Pipeline, waits bool)
 				Hints:      convert.Each(sessions, l.hintOf),
 			})
 			for _, row := range rows {
-				if row.Held && waits {
+				if row.Locked && waits {
 					continue // it was deleted during the wait
 				}
 				l.begun = row.Now
 				l.counters[row.SessionID.Bytes] = &counterRow{
 					next: row.NextSequence, stored: row.NextSequence, follows: row.Follows, wasFollows: row.Follows,
-					held: row.Held, hint: row.Hint, updated: row.UpdatedAt, fence: row.Fence, fencedOnly: row.FencedOnly,
+					locked: row.Locked, hint: row.Hint, updated: row.UpdatedAt, fence: row.Fence, fencedOnly: row.FencedOnly,
 					patience: conn.PatienceOf(row.LockTimeout),
 				}
 				l.otherLevel = l.otherLevel || row.OtherLevel
@@ -113,10 +113,10 @@ func (l *ledger) lockScopes(ctx context.Context, p *conn.Pipeline, waits waiting
 	p.Add(func(q db.DBTX) error {
 		rows, err := queries.TurnLockScopes(ctx, q, db.TurnLockScopesParams(convert.Scopes(scopes)))
 		for _, row := range rows {
-			if row.Held && waits.scopes {
+			if row.Locked && waits.scopes {
 				continue // it was erased during the wait
 			}
-			l.scopes[scopes[row.Place-1]] = &scopeRow{id: row.ID, version: row.Version, held: row.Held}
+			l.scopes[scopes[row.Place-1]] = &scopeRow{id: row.ID, version: row.Version, locked: row.Locked}
 			if row.Now.After(l.now) {
 				l.now = row.Now
 			}

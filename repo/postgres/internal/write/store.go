@@ -77,7 +77,7 @@ func (l *ledger) writeBranches(ctx context.Context, p *conn.Pipeline) {
 	var sessions []pgtype.UUID
 	var follows []int64
 	for id, counter := range l.counters {
-		if counter == nil || counter.held {
+		if counter == nil || counter.locked {
 			continue
 		}
 		was := counter.wasFollows

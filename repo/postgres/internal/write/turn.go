@@ -48,8 +48,8 @@ type Outcome struct {
 type barrier struct {
 	// missing are the scopes that have no rows, for errNoScope.
 	missing []repo.Scope
-	// heldScope is locked elsewhere, for errScopeHeld.
-	heldScope *repo.Scope
+	// lockedScope is locked elsewhere, for errScopeLocked.
+	lockedScope *repo.Scope
 	// patience is as in conn.PatienceOf.
 	patience time.Duration
 }

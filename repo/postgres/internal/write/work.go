@@ -36,9 +36,9 @@ type openStream struct {
 var (
 	// ErrActionChanged says that the action has another version than the caller has read.
 	ErrActionChanged = errors.New("the action was changed meanwhile")
-	// ErrKeyHeld says that the stream is open, or somebody opens it. Only a transaction of its own may have to wait for
+	// ErrKeyLocked says that the stream is open, or somebody opens it. Only a transaction of its own may have to wait for
 	// that.
-	ErrKeyHeld = errors.New("the stream is open already")
+	ErrKeyLocked = errors.New("the stream is open already")
 )
 
 // lockWork adds the statements that lock actions, and the keys of streams, and read what is open under these.
@@ -111,13 +111,13 @@ func (l *ledger) checkWork(a *Turn) error {
 	}
 	switch open := l.streams[a.Open.Key]; {
 	case open == nil:
-		return ErrKeyHeld
+		return ErrKeyLocked
 	case open.id.IsZero():
 		return nil
 	case !open.expired && open.session != a.SessionID:
 		return rules.StreamOfOther(a.Open.Key, open.id)
 	case !l.waits: // its row may be locked
-		return ErrKeyHeld
+		return ErrKeyLocked
 	}
 	return nil
 }

@@ -182,12 +182,12 @@ func (w *writer) settle(tasks []*task, l *ledger, decided map[*task]decision) {
 	var deferrals []*task
 	for _, t := range tasks {
 		switch d, met := decided[t], &t.Item.met; {
-		case d.verdict == held && met.heldScope != nil:
-			w.scopes.add(*met.heldScope)
+		case d.verdict == locked && met.lockedScope != nil:
+			w.scopes.add(*met.lockedScope)
 			t.Item.Skip()
-			w.Done(t, errScopeHeld) // it leaves the groups
-		case d.verdict == held:
-			w.Hold(t, l.patienceOf(t.Key))
+			w.Done(t, errScopeLocked) // it leaves the groups
+		case d.verdict == locked:
+			w.Locked(t, l.patienceOf(t.Key))
 		case d.verdict == deferred && w.Waits:
 			deferrals = append(deferrals, t)
 		case d.verdict == deferred:

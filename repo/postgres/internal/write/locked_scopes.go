@@ -12,10 +12,10 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
-// heldScopes are the shared scopes that a group has found locked for longer than it waits. The
+// lockedScopes are the shared scopes that a group has found locked for longer than it waits. The
 // turns that change one of them leave the groups, so that the groups lose no time to it, and
 // wait here until it is free: together, and one goroutine looks at all of them.
-type heldScopes struct {
+type lockedScopes struct {
 	conns  conn.Conns
 	budget *commit.Budget // of the waits in the database
 
@@ -24,11 +24,11 @@ type heldScopes struct {
 	goroutines sync.WaitGroup
 
 	mu       sync.Mutex
-	held     map[repo.Scope]*heldScope
+	locked     map[repo.Scope]*lockedScope
 	watching bool
 }
 
-type heldScope struct {
+type lockedScope struct {
 	scope repo.Scope
 	free  chan struct{} // closed when it is
 	since time.Time
@@ -40,45 +40,45 @@ type heldScope struct {
 
 const (
 	lookPause = 20 * time.Millisecond
-	// A look that does not wait may find a scope held each time, if others queue for it. So
-	// those that are held for longer are waited for, too.
+	// A look that does not wait may find a scope locked each time, if others queue for it. So
+	// those that are locked for longer are waited for, too.
 	queueAfter = 100 * time.Millisecond
-	// heldLinger is how long a scope is looked at for nobody: those who come in that time
+	// lockedLinger is how long a scope is looked at for nobody: those who come in that time
 	// cost the groups nothing.
-	heldLinger = time.Second
+	lockedLinger = time.Second
 	// maxLooks bounds the scopes of one look. Others have another time.
 	maxLooks = 1000
 )
 
-func newHeldScopes(conns conn.Conns, budget *commit.Budget) *heldScopes {
-	h := &heldScopes{conns: conns, budget: budget, held: map[repo.Scope]*heldScope{}}
+func newLockedScopes(conns conn.Conns, budget *commit.Budget) *lockedScopes {
+	h := &lockedScopes{conns: conns, budget: budget, locked: map[repo.Scope]*lockedScope{}}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
 }
 
-func (h *heldScopes) close() {
+func (h *lockedScopes) close() {
 	h.cancel()
 	h.goroutines.Wait()
 }
 
 // add notes that a scope is locked elsewhere.
-func (h *heldScopes) add(scope repo.Scope) {
+func (h *lockedScopes) add(scope repo.Scope) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.held[scope] != nil || h.ctx.Err() != nil {
+	if h.locked[scope] != nil || h.ctx.Err() != nil {
 		return
 	}
 	now := time.Now()
-	h.held[scope] = &heldScope{scope: scope, free: make(chan struct{}), since: now, left: now}
+	h.locked[scope] = &lockedScope{scope: scope, free: make(chan struct{}), since: now, left: now}
 	if !h.watching {
 		h.watching = true
 		h.goroutines.Go(h.watch)
 	}
 }
 
-// await waits while one of the scopes of a turn is held, at most for patience, if that is not
+// await waits while one of the scopes of a turn is locked, at most for patience, if that is not
 // zero. It reports false if that or the context has ended.
-func (h *heldScopes) await(ctx context.Context, a *Turn, patience time.Duration) bool {
+func (h *lockedScopes) await(ctx context.Context, a *Turn, patience time.Duration) bool {
 	var ended <-chan time.Time
 	for s := h.first(a); s != nil; s = h.first(a) {
 		if patience != 0 && ended == nil {
@@ -101,15 +101,15 @@ func (h *heldScopes) await(ctx context.Context, a *Turn, patience time.Duration)
 	return true
 }
 
-// first joins those who wait for the first scope that is held, if any.
-func (h *heldScopes) first(a *Turn) *heldScope {
+// first joins those who wait for the first scope that is locked, if any.
+func (h *lockedScopes) first(a *Turn) *lockedScope {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.held) == 0 {
+	if len(h.locked) == 0 {
 		return nil
 	}
 	for _, scope := range a.State.Scopes {
-		if s := h.held[scope.Scope]; s != nil {
+		if s := h.locked[scope.Scope]; s != nil {
 			s.waiting++
 			return s
 		}
@@ -117,15 +117,15 @@ func (h *heldScopes) first(a *Turn) *heldScope {
 	return nil
 }
 
-func (h *heldScopes) leave(s *heldScope) {
+func (h *lockedScopes) leave(s *lockedScope) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.waiting--
 	s.left = time.Now()
 }
 
-// watch looks until no scope is held.
-func (h *heldScopes) watch() {
+// watch looks until no scope is locked.
+func (h *lockedScopes) watch() {
 	timer := time.NewTimer(lookPause)
 	defer timer.Stop()
 	for {
@@ -144,12 +144,12 @@ func (h *heldScopes) watch() {
 
 // due returns scopes to be looked at, and lets go those for which nobody waits. It returns nil
 // if there are none.
-func (h *heldScopes) due() (due []*heldScope) {
+func (h *lockedScopes) due() (due []*lockedScope) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, s := range h.held {
+	for _, s := range h.locked {
 		switch {
-		case h.ctx.Err() != nil || s.waiting == 0 && time.Since(s.left) >= heldLinger:
+		case h.ctx.Err() != nil || s.waiting == 0 && time.Since(s.left) >= lockedLinger:
 			h.release(s)
 		case len(due) < maxLooks:
 			due = append(due, s)
@@ -159,25 +159,25 @@ func (h *heldScopes) due() (due []*heldScope) {
 	return due
 }
 
-func (h *heldScopes) release(s *heldScope) {
-	if h.held[s.scope] == s {
-		delete(h.held, s.scope)
+func (h *lockedScopes) release(s *lockedScope) {
+	if h.locked[s.scope] == s {
+		delete(h.locked, s.scope)
 		close(s.free)
 	}
 }
 
 // look releases the scopes that are no longer locked. If the database says nothing of that,
 // those who wait find out themselves what is wrong.
-func (h *heldScopes) look(due []*heldScope) {
+func (h *lockedScopes) look(due []*lockedScope) {
 	var rows []db.TurnLockScopesRow
 	err := h.conns.Run(h.ctx, conn.Reading, func(q db.DBTX) (err error) {
-		scopes := convert.Scopes(convert.Each(due, func(s *heldScope) repo.Scope { return s.scope }))
+		scopes := convert.Scopes(convert.Each(due, func(s *lockedScope) repo.Scope { return s.scope }))
 		rows, err = queries.TurnLockScopes(h.ctx, q, db.TurnLockScopesParams(scopes))
 		return err
 	})
-	locked := map[*heldScope]bool{}
+	locked := map[*lockedScope]bool{}
 	for _, row := range rows {
-		locked[due[row.Place-1]] = row.Held
+		locked[due[row.Place-1]] = row.Locked
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -197,7 +197,7 @@ func (h *heldScopes) look(due []*heldScope) {
 }
 
 // queue waits for a scope for a short time.
-func (h *heldScopes) queue(s *heldScope) {
+func (h *lockedScopes) queue(s *lockedScope) {
 	err := h.conns.Run(h.ctx, conn.Reading, func(q db.DBTX) error {
 		wait := &conn.Pipeline{}
 		wait.Add(func(q db.DBTX) error { return queries.TurnLimitWait(h.ctx, q, queued) })

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The pauses between the retries of a held key with the groups. The first is short,
+// The pauses between the retries of a locked key with the groups. The first is short,
 // because most holds are: another process commits to the same key. The longest bounds
 // the cost of the retries, and the time for which a free key may go unnoticed.
 const (
@@ -14,9 +14,9 @@ const (
 )
 
 // A batch of Wait queues for its key. If other processes queue for it too, a retry,
-// which does not, finds the key held again and again. They hold it for milliseconds. A
-// key that is held for longer than a turn may be held for an hour, and a retry notices
-// the end of that as well. So a turn ends if other held keys want a batch of Wait, and
+// which does not, finds the key locked again and again. They hold it for milliseconds. A
+// key that is locked for longer than a turn may be locked for an hour, and a retry notices
+// the end of that as well. So a turn ends if other locked keys want a batch of Wait, and
 // the more turns a key has had in vain, the longer it rests before the next.
 const (
 	turnLength = 250 * time.Millisecond
@@ -24,13 +24,13 @@ const (
 	mostRests  = 10 // bounds how often the rest is doubled
 )
 
-// endTurn ends the turn of a batch of Wait, if another held key wants one.
+// endTurn ends the turn of a batch of Wait, if another locked key wants one.
 func (s *Scheduler[K, I]) endTurn(b *Batch[K, I]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case b.settled:
-	case s.held.length == 0:
+	case s.locked.length == 0:
 		// No other key waits, or it is just being retried with a group: check again soon.
 		b.timer.Reset(turnLength / 10)
 	default:
@@ -41,8 +41,8 @@ func (s *Scheduler[K, I]) endTurn(b *Batch[K, I]) {
 	}
 }
 
-// hold removes a key that a batch found held from the groups.
-func (s *Scheduler[K, I]) hold(q *queue[K, I]) {
+// exclude removes a key that a batch found locked from the groups.
+func (s *Scheduler[K, I]) exclude(q *queue[K, I]) {
 	pause := longestPause
 	if q.tried < 7 {
 		pause = min(pause, firstPause<<q.tried)
@@ -53,7 +53,7 @@ func (s *Scheduler[K, I]) hold(q *queue[K, I]) {
 	if time.Since(s.start) < q.next {
 		s.resting.pushBack(&q.turn)
 	} else {
-		s.held.pushBack(&q.turn)
+		s.locked.pushBack(&q.turn)
 	}
 	s.tries.add(q)
 	s.wake()
@@ -87,7 +87,7 @@ func (s *Scheduler[K, I]) try() {
 	s.wake()
 }
 
-// tries are the held keys, ordered by the time of their next retry.
+// tries are the locked keys, ordered by the time of their next retry.
 type tries[K comparable, I any] struct{ heap tryHeap[K, I] }
 
 func (t *tries[K, I]) add(q *queue[K, I]) { heap.Push(&t.heap, q) }

@@ -11,14 +11,14 @@ import (
 
 // Fake time: the tests with times run in bubbles of synctest.
 
-// A held key does not delay other keys, is in one batch at a time, and keeps its order.
-func TestHeldKey(t *testing.T) {
+// A locked key does not delay other keys, is in one batch at a time, and keeps its order.
+func TestLockedKey(t *testing.T) {
 	for _, waits := range []int{0, 1, 3} {
 		inWorld(t, 1, waits, roomy(), func(w *world) {
-			w.hold("held")
+			w.hold("locked")
 			var behind []*pending
 			for i := range 5 {
-				behind = append(behind, w.one("held", i))
+				behind = append(behind, w.one("locked", i))
 			}
 			for i := range 50 {
 				start := time.Now()
@@ -28,13 +28,13 @@ func TestHeldKey(t *testing.T) {
 				}
 			}
 			behind[0].waits(t)
-			w.release("held")
+			w.release("locked")
 			start := time.Now()
 			all(t, behind)
 			if took := time.Since(start); took > longestPause+10*w.groupTakes {
 				t.Errorf("with %d waits it took %v to go on", waits, took)
 			}
-			if got := w.order("held"); !slices.Equal(got, []int{0, 1, 2, 3, 4}) {
+			if got := w.order("locked"); !slices.Equal(got, []int{0, 1, 2, 3, 4}) {
 				t.Errorf("order %v", got)
 			}
 			if w.mostWait > min(waits, 1) {
@@ -44,18 +44,18 @@ func TestHeldKey(t *testing.T) {
 	}
 }
 
-// However many keys are held, no more than the bound have a batch of Wait. Each
+// However many keys are locked, no more than the bound have a batch of Wait. Each
 // continues soon after it is free, with or without one, and other keys are not delayed.
-func TestManyHeldKeys(t *testing.T) {
+func TestManyLockedKeys(t *testing.T) {
 	const keys = 1000
 	for _, waits := range []int{0, 2} {
 		limits := roomy()
 		limits.GroupRows, limits.Items = 2000, 2000
 		inWorld(t, 2, waits, limits, func(w *world) {
-			held := make([]*pending, keys)
-			for i := range held {
+			locked := make([]*pending, keys)
+			for i := range locked {
 				w.hold(name(i))
-				held[i] = w.one(name(i), 0)
+				locked[i] = w.one(name(i), 0)
 			}
 			w.sleep(time.Second)
 			for i := range 100 {
@@ -69,16 +69,16 @@ func TestManyHeldKeys(t *testing.T) {
 			for i := keys - 1; i >= 0; i -= 100 {
 				w.release(name(i))
 				start := time.Now()
-				held[i].wants(t, nil)
+				locked[i].wants(t, nil)
 				if took := time.Since(start); took > longestPause+10*w.groupTakes {
 					t.Errorf("%d went on after %v", i, took)
 				}
-				held[i] = nil
+				locked[i] = nil
 			}
 			for i := range keys {
 				w.release(name(i))
 			}
-			all(t, slices.DeleteFunc(held, func(p *pending) bool { return p == nil }))
+			all(t, slices.DeleteFunc(locked, func(p *pending) bool { return p == nil }))
 			if w.mostWait > waits {
 				t.Errorf("%d waited apart", w.mostWait)
 			}
@@ -86,7 +86,7 @@ func TestManyHeldKeys(t *testing.T) {
 	}
 }
 
-// Keys that are held for long leave the batches of Wait to a key for which others queue,
+// Keys that are locked for long leave the batches of Wait to a key for which others queue,
 // and which only a batch of Wait gets.
 func TestTurnsToWait(t *testing.T) {
 	inWorld(t, 1, 1, roomy(), func(w *world) {
@@ -110,10 +110,10 @@ func TestTurnsToWait(t *testing.T) {
 		}
 		// They get the batch again, each time later, and continue when they are free.
 		w.sleep(firstRest)
-		// The other one is held, rests, or is just being retried with a group.
+		// The other one is locked, rests, or is just being retried with a group.
 		w.look(func(s *Scheduler[string, int]) {
-			if s.waits != 1 || s.held.length+s.resting.length+s.begun.length != 1 {
-				t.Errorf("%d wait, %d are held, %d rest, %d are tried", s.waits, s.held.length, s.resting.length, s.begun.length)
+			if s.waits != 1 || s.locked.length+s.resting.length+s.begun.length != 1 {
+				t.Errorf("%d wait, %d are locked, %d rest, %d are tried", s.waits, s.locked.length, s.resting.length, s.begun.length)
 			}
 		})
 		w.sleep(time.Minute)
@@ -126,17 +126,17 @@ func TestTurnsToWait(t *testing.T) {
 	})
 }
 
-// The items of held keys take no room from others.
-func TestHeldKeysTakeNoRoom(t *testing.T) {
+// The items of locked keys take no room from others.
+func TestLockedKeysTakeNoRoom(t *testing.T) {
 	limits := roomy()
 	limits.Items, limits.Callers = 10, 10
 	inWorld(t, 1, 1, limits, func(w *world) {
 		w.hold("a", "b")
-		held := []*pending{w.one("a", 0), w.one("b", 0)}
-		w.sleep(10 * time.Millisecond) // they are known to be held
+		locked := []*pending{w.one("a", 0), w.one("b", 0)}
+		w.sleep(10 * time.Millisecond) // they are known to be locked
 		var refused int
 		for i := range 40 {
-			held = append(held, w.one([]string{"a", "b"}[i%2], i+1))
+			locked = append(locked, w.one([]string{"a", "b"}[i%2], i+1))
 		}
 		start := time.Now()
 		w.one("other", 0).wants(t, nil)
@@ -144,7 +144,7 @@ func TestHeldKeysTakeNoRoom(t *testing.T) {
 			t.Errorf("another key's item took %v", took)
 		}
 		w.release("a", "b")
-		for _, p := range held {
+		for _, p := range locked {
 			if err := <-p.answer; errors.Is(err, ErrFull) {
 				refused++
 			} else if err != nil {
@@ -157,25 +157,25 @@ func TestHeldKeysTakeNoRoom(t *testing.T) {
 	})
 }
 
-// A caller whose context ends while its key is held gets ErrWithdrawn, or ErrLeft if its
+// A caller whose context ends while its key is locked gets ErrWithdrawn, or ErrLeft if its
 // item is in a batch of Wait, which then leaves its place to the next key.
-func TestWithdrawHeld(t *testing.T) {
+func TestWithdrawLocked(t *testing.T) {
 	inWorld(t, 1, 1, roomy(), func(w *world) {
 		w.hold("a", "b")
 		apart := w.one("a", 0)
 		w.sleep(10 * time.Millisecond)
 		behind, tried := w.one("a", 1), w.one("b", 0)
 		w.sleep(turnLength / 2)
-		if w.s.waits != 1 || w.s.held.length != 1 {
-			t.Fatalf("%d wait, %d are held", w.s.waits, w.s.held.length)
+		if w.s.waits != 1 || w.s.locked.length != 1 {
+			t.Fatalf("%d wait, %d are locked", w.s.waits, w.s.locked.length)
 		}
 		behind.cancel()
 		behind.wants(t, ErrWithdrawn)
 		apart.cancel()
 		apart.wants(t, ErrLeft)
 		w.sleep(10 * time.Millisecond)
-		if w.s.waits != 1 || w.s.held.length != 0 {
-			t.Errorf("%d wait, %d are held", w.s.waits, w.s.held.length)
+		if w.s.waits != 1 || w.s.locked.length != 0 {
+			t.Errorf("%d wait, %d are locked", w.s.waits, w.s.locked.length)
 		}
 		tried.cancel()
 		tried.wants(t, ErrLeft)
@@ -206,7 +206,7 @@ func TestWithdrawBetweenTries(t *testing.T) {
 	})
 }
 
-// The pauses between retries grow, so that a key that is held for long costs little.
+// The pauses between retries grow, so that a key that is locked for long costs little.
 func TestPauses(t *testing.T) {
 	inWorld(t, 1, 0, roomy(), func(w *world) {
 		w.hold("a")
@@ -223,7 +223,7 @@ func TestPauses(t *testing.T) {
 	})
 }
 
-// While MayWait forbids batches of Wait, held keys are only retried.
+// While MayWait forbids batches of Wait, locked keys are only retried.
 func TestMayWait(t *testing.T) {
 	inWorld(t, 1, 2, roomy(), func(w *world) {
 		var allowed atomic.Bool
