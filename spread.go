@@ -56,9 +56,9 @@ type mark struct {
 }
 
 // NewSpread returns the spread of stores, which are numbered as they are given. Each notes that it is of this spread,
-// with its number: give them in the same order always, and new ones, which are empty, at the end. One that is nil, since
-// it cannot be opened now, is unavailable; the first one cannot be nil. Errors: repo.InvalidError for a store that is
-// another shard; the stores'.
+// with its number: give them in the same order always, and new ones, which are empty, at the end. One that is nil,
+// since it cannot be opened now, is unavailable; the first one cannot be nil. Errors: repo.InvalidError for a store
+// that is another shard; the stores'.
 func NewSpread(ctx context.Context, stores ...*Store) (*Spread, error) {
 	if len(stores) == 0 || stores[0] == nil {
 		return nil, &repo.InvalidError{Field: "stores", Reason: "have no first one, which keeps the places"}

@@ -298,8 +298,8 @@ SELECT (coalesce(
 `
 
 // Index: sessions_namespace_created_at_idx, plans_namespace_id_idx, actions_server_namespace_name_idx,
-// streams_namespace_key_began_key, state_scopes_namespace_name_key, leases_pkey. By order: the planner would else read a
-// table whole, of which it thinks that most have the namespace. Leases of the whole store are in 'local'.
+// streams_namespace_key_began_key, state_scopes_namespace_name_key, leases_pkey. By order: the planner would else read
+// a table whole, of which it thinks that most have the namespace. Leases of the whole store are in 'local'.
 func (q *Queries) NamespaceHas(ctx context.Context, db DBTX, namespace string) (bool, error) {
 	row := db.QueryRow(ctx, namespaceHas, namespace)
 	var has bool

@@ -128,7 +128,8 @@ func (o *Observer) observe(to metric.Observer, stores []*agentstore.Store) {
 	to.ObserveInt64(o.connections, int64(stats.Pool.Open-stats.Pool.Acquired), with("db.client.connection.state", "idle"))
 	for _, c := range stats.Committers {
 		kind := attribute.String("kind", c.Kind)
-		to.ObserveInt64(o.waiting, int64(c.Waiting-c.Locked), metric.WithAttributes(kind, attribute.String("state", "queued")))
+		to.ObserveInt64(o.waiting, int64(c.Waiting-c.Locked), metric.WithAttributes(kind,
+			attribute.String("state", "queued")))
 		to.ObserveInt64(o.waiting, int64(c.Locked), metric.WithAttributes(kind, attribute.String("state", "locked")))
 	}
 	f := stats.Followers

@@ -29,8 +29,8 @@ type HeldLease struct {
 	failed error
 }
 
-// HoldLease acquires a lease and renews it in the background. Work under it with the context of what HoldLease returns, which
-// ends when ctx does, and when the lease is lost or can no longer be known to be held: context.Cause is then a
+// HoldLease acquires a lease and renews it in the background. Work under it with the context of what HoldLease returns,
+// which ends when ctx does, and when the lease is lost or can no longer be known to be held: context.Cause is then a
 // LeaseLostError. Call Release at the end of the work.
 //
 // The life ends here 2 % earlier than in the database. What must not happen after the loss of a lease has to be
@@ -69,8 +69,8 @@ func hold(ctx context.Context, leases Leases, lease NewLease, now func() moment)
 	return h.begin(ctx), nil
 }
 
-// holdClaimed is HoldLease for a lease that a claim has given, which was sent at a moment, without acquiring it again unless
-// that was so long ago that it would be renewed.
+// holdClaimed is HoldLease for a lease that a claim has given, which was sent at a moment, without acquiring it again
+// unless that was so long ago that it would be renewed.
 func holdClaimed(ctx context.Context, leases Leases, lease Lease, ttl time.Duration, sent moment) (*HeldLease, error) {
 	if clock().since(sent) >= ttl/renewPart {
 		return hold(ctx, leases, NewLease{Key: lease.Key, Owner: lease.Owner, TTL: ttl}, clock)

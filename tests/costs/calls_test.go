@@ -99,7 +99,9 @@ func (w *world) stream() repo.Stream {
 }
 
 // turn returns a turn of one message for the session.
-func (w *world) turn() repo.Turn { return repo.Turn{SessionID: w.session, Messages: []repo.NewMessage{message("turn")}} }
+func (w *world) turn() repo.Turn {
+	return repo.Turn{SessionID: w.session, Messages: []repo.NewMessage{message("turn")}}
+}
 
 func (w *world) appends(turn repo.Turn) func(context.Context) error {
 	return func(ctx context.Context) error { return second(w.store.Sessions().AppendTurn(ctx, turn)) }
@@ -107,7 +109,9 @@ func (w *world) appends(turn repo.Turn) func(context.Context) error {
 
 // does is a call that needs nothing but its world.
 func does(do func(ctx context.Context, w *world) error) func(*world) func(context.Context) error {
-	return func(w *world) func(context.Context) error { return func(ctx context.Context) error { return do(ctx, w) } }
+	return func(w *world) func(context.Context) error {
+		return func(ctx context.Context) error { return do(ctx, w) }
+	}
 }
 
 var calls = []call{
@@ -176,7 +180,9 @@ var calls = []call{
 	}},
 	{"Streams.Append: 1 part", func(w *world) func(context.Context) error {
 		stream := w.stream()
-		return func(ctx context.Context) error { return second(w.store.Streams().Append(ctx, stream, []byte("a part"))) }
+		return func(ctx context.Context) error {
+			return second(w.store.Streams().Append(ctx, stream, []byte("a part")))
+		}
 	}},
 	{"Streams.Finish", func(w *world) func(context.Context) error {
 		stream := w.stream()
@@ -199,7 +205,9 @@ var calls = []call{
 	})},
 	{"Plans.Claim: 1 of 200", func(w *world) func(context.Context) error {
 		w.plan()
-		return func(ctx context.Context) error { return second(w.store.Plans().Claim(ctx, repo.Claim{Owner: "worker"})) }
+		return func(ctx context.Context) error {
+			return second(w.store.Plans().Claim(ctx, repo.Claim{Owner: "worker"}))
+		}
 	}},
 	{"Plans.Transition: complete", func(w *world) func(context.Context) error {
 		claimed := w.claimed()

@@ -107,9 +107,9 @@ type queue[K comparable, I any] struct {
 	knocking list[*Task[K, I]]
 	room     *room[K, I]
 
-	turn   node[*queue[K, I]] // in turns, in sharers, in locked or in resting
-	door   node[*queue[K, I]] // in the room's doors
-	flying int                // batches that it is in; if it is ordered, one at most
+	turn     node[*queue[K, I]] // in turns, in sharers, in locked or in resting
+	door     node[*queue[K, I]] // in the room's doors
+	flying   int                // batches that it is in; if it is ordered, one at most
 	isLocked bool               // as found by the batch that has just ended
 
 	// tried counts how often the key was found locked since it last was not.

@@ -111,8 +111,8 @@ type Scheduler[K comparable, I any] struct {
 	// found locked. resting are those that had one in vain. tries has both, by the time
 	// of their next retry with a group.
 	locked, resting list[*queue[K, I]]
-	tries         tries[K, I]
-	timer         *time.Timer
+	tries           tries[K, I]
+	timer           *time.Timer
 	// free bounds the items of keys that are not locked, apart those of locked keys.
 	free, apart room[K, I]
 

@@ -26,7 +26,7 @@ type world struct {
 	queued map[string]bool
 
 	mu        sync.Mutex
-	locked      map[string]chan struct{} // closed when the key is free again
+	locked    map[string]chan struct{} // closed when the key is free again
 	inBatch   map[string]bool
 	last      map[string]int
 	log       []entry

@@ -86,7 +86,7 @@ type counterRow struct {
 	follows, wasFollows *int64
 
 	locked bool
-	hint pgtype.TID // see hints
+	hint   pgtype.TID // see hints
 	// updated is when it is updated.
 	updated time.Time
 	// fence is the latest fence of the session's lease. fencedOnly: writes need a fence.
@@ -109,7 +109,7 @@ type usageRow struct {
 type scopeRow struct {
 	id      pgtype.UUID
 	version int64
-	locked    bool
+	locked  bool
 	changed bool
 }
 

@@ -24,7 +24,7 @@ type lockedScopes struct {
 	goroutines sync.WaitGroup
 
 	mu       sync.Mutex
-	locked     map[repo.Scope]*lockedScope
+	locked   map[repo.Scope]*lockedScope
 	watching bool
 }
 
