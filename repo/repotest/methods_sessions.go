@@ -82,7 +82,7 @@ var sessionCalls = []call{
 		f.held()
 		return args{repo.LegalHold{Namespace: f.namespace, Owner: "held"}}
 	}},
-	{name: "Sessions.AddHolds", reads: true, moving: true, args: func(f *fixture) args {
+	{name: "Sessions.Holds", reads: true, moving: true, args: func(f *fixture) args {
 		f.held()
 		return args{repo.Page{}}
 	}},
