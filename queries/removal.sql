@@ -307,8 +307,9 @@ WHERE n.namespace <> '';
 
 -- name: NamespaceHas :one
 -- Index: sessions_namespace_created_at_idx, plans_namespace_id_idx, actions_server_namespace_name_idx,
--- streams_namespace_key_began_key, state_scopes_namespace_name_key, leases_pkey. By order: the planner would else read
--- a table whole, of which it thinks that most have the namespace. Leases of the whole store are in 'local'.
+-- streams_namespace_key_began_key, state_scopes_namespace_name_key, leases_namespace_acquired_at_idx. By order: the
+-- planner would else read a table whole, of which it thinks that most have the namespace. Leases of the whole store are
+-- in 'local'.
 SELECT (coalesce(
     (SELECT true FROM sessions s WHERE s.namespace = @namespace::text ORDER BY s.created_at LIMIT 1),
     (SELECT true FROM plans p WHERE p.namespace = @namespace::text ORDER BY p.id LIMIT 1),
@@ -316,7 +317,7 @@ SELECT (coalesce(
     (SELECT true FROM streams t WHERE t.namespace = @namespace::text ORDER BY t.key LIMIT 1),
     (SELECT true FROM state_scopes o WHERE o.namespace = @namespace::text ORDER BY o.name LIMIT 1),
     (SELECT true FROM leases l WHERE l.namespace = @namespace::text AND l.namespace <> 'local'
-        ORDER BY l.kind, l.name LIMIT 1),
+        ORDER BY l.acquired_at LIMIT 1),
     false))::boolean AS has;
 
 -- name: NameList :many
