@@ -292,14 +292,15 @@ SELECT (coalesce(
     (SELECT true FROM actions a WHERE a.server = '' AND a.namespace = $1::text ORDER BY a.name LIMIT 1),
     (SELECT true FROM streams t WHERE t.namespace = $1::text ORDER BY t.key LIMIT 1),
     (SELECT true FROM state_scopes o WHERE o.namespace = $1::text ORDER BY o.name LIMIT 1),
-    (SELECT true FROM leases l WHERE l.namespace = $1::text AND l.namespace <> 'local'
-        ORDER BY l.acquired_at LIMIT 1),
+    CASE WHEN $1::text <> 'local' THEN
+        (SELECT true FROM leases l WHERE l.namespace = $1::text ORDER BY l.kind, l.name LIMIT 1) END,
     false))::boolean AS has
 `
 
 // Index: sessions_namespace_created_at_idx, plans_namespace_id_idx, actions_server_namespace_name_idx,
-// streams_namespace_key_began_key, state_scopes_namespace_name_key, leases_namespace_acquired_at_idx. By order: the planner would else read
-// a table whole, of which it thinks that most have the namespace. Leases of the whole store are in 'local'.
+// streams_namespace_key_began_key, state_scopes_namespace_name_key, leases_pkey. By order: the
+// planner would else read a table whole, of which it thinks that most have the namespace. Leases of the whole store are
+// in 'local'.
 func (q *Queries) NamespaceHas(ctx context.Context, db DBTX, namespace string) (bool, error) {
 	row := db.QueryRow(ctx, namespaceHas, namespace)
 	var has bool

@@ -307,7 +307,7 @@ WHERE n.namespace <> '';
 
 -- name: NamespaceHas :one
 -- Index: sessions_namespace_created_at_idx, plans_namespace_id_idx, actions_server_namespace_name_idx,
--- streams_namespace_key_began_key, state_scopes_namespace_name_key, leases_namespace_acquired_at_idx. By order: the
+-- streams_namespace_key_began_key, state_scopes_namespace_name_key, leases_pkey. By order: the
 -- planner would else read a table whole, of which it thinks that most have the namespace. Leases of the whole store are
 -- in 'local'.
 SELECT (coalesce(
@@ -316,8 +316,8 @@ SELECT (coalesce(
     (SELECT true FROM actions a WHERE a.server = '' AND a.namespace = @namespace::text ORDER BY a.name LIMIT 1),
     (SELECT true FROM streams t WHERE t.namespace = @namespace::text ORDER BY t.key LIMIT 1),
     (SELECT true FROM state_scopes o WHERE o.namespace = @namespace::text ORDER BY o.name LIMIT 1),
-    (SELECT true FROM leases l WHERE l.namespace = @namespace::text AND l.namespace <> 'local'
-        ORDER BY l.acquired_at LIMIT 1),
+    CASE WHEN @namespace::text <> 'local' THEN
+        (SELECT true FROM leases l WHERE l.namespace = @namespace::text ORDER BY l.kind, l.name LIMIT 1) END,
     false))::boolean AS has;
 
 -- name: NameList :many
