@@ -61,10 +61,10 @@ func TestRedactHostile(t *testing.T) {
 // of it at each word.
 func TestRedactAnchored(t *testing.T) {
 	all := slices.Collect(maps.Values(commands))
-	for _, p := range phrases {
+	for _, p := range phrases() {
 		all = append(all, p.expression)
 	}
-	for _, s := range slices.Concat(slices.Collect(maps.Values(shapes))...) {
+	for _, s := range slices.Concat(slices.Collect(maps.Values(shapes()))...) {
 		all = append(all, s.expression)
 	}
 	for _, expression := range append(all, indirect, connectors) {

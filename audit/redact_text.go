@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // span is a part of a text, with its replacement.
@@ -132,15 +133,16 @@ func (s *scan) word(from, to int) int {
 	if v, found := s.shape(from, to); found {
 		return s.takeIf(true, v, to)
 	}
-	for i := range phrases {
-		p := &phrases[i]
+	known := phrases()
+	for i := range known {
+		p := &known[i]
 		if strings.HasPrefix(s.text[to:], p.behind) && strings.EqualFold(word[max(0, len(word)-len(p.end)):], p.end) {
 			if end := s.phrase(p.expression, from); end > to {
 				return end
 			}
 		}
 	}
-	if expression, known := commands[word]; known {
+	if expression, is := commands[word]; is {
 		s.options = expression
 	}
 	if word[0] == '-' && s.options != nil {
@@ -196,7 +198,7 @@ type phraseOf struct {
 	expression  *regexp.Regexp // from that word on. The group is the secret
 }
 
-var phrases = func() (all []phraseOf) {
+var phrases = sync.OnceValue(func() (all []phraseOf) {
 	const path = "([^\\s\"'`<>\\\\)?]+)"
 	for _, p := range [][3]string{
 		{"-----BEGIN", " ", `^([\w.-]+ [A-Z0-9 ]{0,30}PRIVATE KEY(?s:.*?-----END [^\n]{0,60}?-----|.*))`},
@@ -218,7 +220,7 @@ var phrases = func() (all []phraseOf) {
 		all = append(all, phraseOf{p[0], p[1], regexp.MustCompile(p[2])})
 	}
 	return all
-}()
+})
 
 // A shape is how a provider's key begins, and at least what follows.
 type shape struct {
@@ -226,8 +228,9 @@ type shape struct {
 	expression *regexp.Regexp
 }
 
-// shapes are indexed by the first two bytes. Each expression looks at most windowOfShape bytes ahead.
-var shapes = func() map[string][]shape {
+// shapes are indexed by the first two bytes. They are made when a redaction first needs them, as phrases are: most
+// programs that import the package never do. Each expression looks at most windowOfShape bytes ahead.
+var shapes = sync.OnceValue(func() map[string][]shape {
 	all := map[string][]shape{}
 	for expression, prefixes := range map[string]string{
 		`[\w-]{10}`: `sk_live_ sk_test_ rk_live_ rk_test_ pk_live_ pk_test_ xoxa- xoxb- xoxe- xoxo- xoxp- xoxr-
@@ -255,12 +258,13 @@ var shapes = func() map[string][]shape {
 		`[0-9a-f]{24}-[0-9a-f]{16}`:      "v1.0-", // Cloudflare's, for an origin
 		`[A-Za-z0-9]{20,60}(?:[^\w-]|$)`: "fw_",
 	} {
+		compiled := regexp.MustCompile("^" + expression)
 		for prefix := range strings.FieldsSeq(prefixes) {
-			all[prefix[:2]] = append(all[prefix[:2]], shape{prefix, regexp.MustCompile("^" + expression)})
+			all[prefix[:2]] = append(all[prefix[:2]], shape{prefix, compiled})
 		}
 	}
 	return all
-}()
+})
 
 const (
 	// windowOfShape is how much of a key is looked at until it is one.
@@ -295,11 +299,12 @@ func (s *scan) shape(from, to int) (v value, found bool) {
 	}
 	word := strings.TrimRight(s.near(from, to), ".")
 	v = value{to: from + len(word)}
+	keys := shapes()
 	for i := range max(len(word)-2, 0) {
 		if i > 0 && strings.IndexByte("-.~", word[i-1]) < 0 {
 			continue
 		}
-		for _, shape := range shapes[word[i:i+2]] {
+		for _, shape := range keys[word[i:i+2]] {
 			if begin := from + i + len(shape.prefix); strings.HasPrefix(word[i:], shape.prefix) {
 				end := begin + len(shape.expression.FindString(s.near(begin, begin+windowOfShape)))
 				if end > begin && random.MatchString(s.near(begin, max(end, min(end+40, v.to)))) {

@@ -127,12 +127,12 @@ func normalizeArguments(arguments *[]repo.Argument) error {
 	})
 }
 
-// argumentName matches names that a template can use for a field.
-var argumentName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
+// argumentName matches names that a template can use for a field, of any length.
+var argumentName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func checkArgument(a repo.Argument) error {
 	err := cmp.Or(
-		invalidIf(!argumentName.MatchString(a.Name), "name",
+		invalidIf(len(a.Name) > 100 || !argumentName.MatchString(a.Name), "name",
 			"is not a letter or underscore and up to 99 letters, digits and underscores"),
 		invalidIf(zeros[a.Type] == nil, "type", "is not string, integer, float, boolean or list"),
 		checkText("description", a.Description, limits.MaxTextBytes),
