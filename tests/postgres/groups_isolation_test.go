@@ -414,16 +414,16 @@ func TestAppendChecksItsLevel(t *testing.T) {
 func TestReadAtAnotherDefaultLevel(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.WithParameter(pgtest.NewDatabase(t), "default_transaction_isolation", "serializable")
-	tracer := &roundTrips{}
+	tracer := &pgtest.RoundTrips{}
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{Tracer: tracer, MaxConns: 1})
 	ids := []repo.ID{pgtest.NewSession(t, store)}
 	for range 2 {
-		before := tracer.count.Load()
+		before := tracer.Count.Load()
 		snapshot, err := store.Sessions().Read(t.Context(), repo.ReadSessions{IDs: ids, Last: 1})
 		if err != nil || snapshot.Sessions[0] == nil {
 			t.Fatalf("%+v: %v", snapshot, err)
 		}
-		if got := tracer.count.Load() - before; got != 1 {
+		if got := tracer.Count.Load() - before; got != 1 {
 			t.Errorf("%d round trips, want 1", got)
 		}
 	}

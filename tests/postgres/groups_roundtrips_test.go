@@ -6,13 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -21,59 +15,6 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// roundTrips counts round trips to the server, without those that announce, beside the
-// operations, what was committed, remove what has expired or was deleted, or prepare a new connection.
-type roundTrips struct {
-	count atomic.Int64
-	mu    sync.Mutex
-	sent  []string // the first lines of those of an operation
-}
-
-// operationKey is in the contexts of operations.
-type operationKey struct{}
-
-func (r *roundTrips) note(sql string) {
-	r.count.Add(1)
-	line, _, _ := strings.Cut(sql, "\n")
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.sent = append(r.sent, line)
-}
-
-func (r *roundTrips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if (ctx.Value(operationKey{}) != nil || !sweeps(data.SQL)) && !strings.HasPrefix(data.SQL, "SELECT set_config('enable_seqscan'") {
-		r.note(data.SQL)
-	}
-	return ctx
-}
-func (r *roundTrips) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-func (r *roundTrips) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
-	queued := data.Batch.QueuedQueries
-	swept := slices.ContainsFunc(queued, func(q *pgx.QueuedQuery) bool { return sweeps(q.SQL) })
-	if (!swept || ctx.Value(operationKey{}) != nil) && !strings.HasPrefix(queued[len(queued)-1].SQL, "-- name: LiveNotify ") {
-		r.note(queued[0].SQL)
-	}
-	return ctx
-}
-func (r *roundTrips) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-func (r *roundTrips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
-
-// sweeps says whether a statement removes what has expired, or what a deletion has left.
-func sweeps(sql string) bool {
-	return strings.HasPrefix(sql, "-- name: StreamExpire ") || strings.HasPrefix(sql, "-- name: SessionRemove ")
-}
-
-// of returns those of an operation.
-func (r *roundTrips) of(ctx context.Context, run func(context.Context) error) ([]string, error) {
-	r.mu.Lock()
-	r.sent = nil
-	r.mu.Unlock()
-	err := run(context.WithValue(ctx, operationKey{}, true))
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.sent, err
-}
-
 // budgeted is an operation with its round trips; zero: any number.
 type budgeted struct {
 	name   string
@@ -81,10 +22,10 @@ type budgeted struct {
 	run    func(ctx context.Context) error
 }
 
-func wantRoundTrips(t *testing.T, tracer *roundTrips, operations []budgeted) {
+func wantRoundTrips(t *testing.T, tracer *pgtest.RoundTrips, operations []budgeted) {
 	t.Helper()
 	for _, operation := range operations {
-		got, err := tracer.of(t.Context(), operation.run)
+		got, err := tracer.Of(t.Context(), operation.run)
 		if err != nil {
 			t.Fatalf("%s: %v", operation.name, err)
 		}
@@ -103,9 +44,9 @@ func conflicts[V any](_ V, err error) error {
 }
 
 // openTraced opens a store whose round trips are counted.
-func openTraced(t *testing.T) (*agentstore.Store, *roundTrips) {
+func openTraced(t *testing.T) (*agentstore.Store, *pgtest.RoundTrips) {
 	t.Helper()
-	tracer := &roundTrips{}
+	tracer := &pgtest.RoundTrips{}
 	// Where transactions have another level by default, a store's first append takes one more.
 	databaseURL := pgtest.ReadCommitted(pgtest.NewDatabase(t))
 	return pgtest.OpenStore(t, databaseURL, agentstore.Options{Tracer: tracer, MaxConns: 1}), tracer
@@ -117,7 +58,7 @@ func TestRoundTripsOfMethods(t *testing.T) {
 	store, tracer := openTraced(t)
 	for method := range repotest.Methods(t, store) {
 		want := func(ctx context.Context, where string, budget int, run func(context.Context) error) error {
-			got, err := tracer.of(ctx, run)
+			got, err := tracer.Of(ctx, run)
 			if len(got) != budget {
 				t.Errorf("%s %s: %d round trips, budget %d: %q", method.Name, where, len(got), budget, got)
 			}

@@ -24,7 +24,7 @@ import (
 func TestPlainRead(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
-	tracer := &roundTrips{}
+	tracer := &pgtest.RoundTrips{}
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{Tracer: tracer})
 	short, long := pgtest.NewSession(t, store), pgtest.NewSession(t, store)
 	for n := range 9 {
@@ -94,12 +94,12 @@ func TestPlainRead(t *testing.T) {
 			{repo.ReadSessions{Last: 5, Tokens: 1000}, id != short},
 		} {
 			test.ask.IDs = append(test.ask.IDs, id)
-			before := tracer.count.Load()
+			before := tracer.Count.Load()
 			got, err := store.Sessions().Read(t.Context(), test.ask)
 			if err != nil {
 				t.Fatal(err)
 			}
-			once := tracer.count.Load()-before == 1
+			once := tracer.Count.Load()-before == 1
 			var want repo.Snapshot
 			if err := store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) (err error) {
 				want, err = tx.Sessions().Read(ctx, test.ask)
@@ -155,7 +155,7 @@ func readBeside(t *testing.T, store *agentstore.Store, table string, ask repo.Re
 // of a session that is written often would be read for ever.
 func TestReadOfStateBesideAppends(t *testing.T) {
 	t.Parallel()
-	tracer := &roundTrips{}
+	tracer := &pgtest.RoundTrips{}
 	store := pgtest.NewStore(t, agentstore.Options{Tracer: tracer})
 	id := pgtest.NewSession(t, store)
 	if _, err := store.State().Change(t.Context(), []repo.StateChange{{Scope: repo.Scope{SessionID: id}, Key: "k", Value: []byte("1")}}); err != nil {
@@ -171,7 +171,7 @@ func TestReadOfStateBesideAppends(t *testing.T) {
 		t.Errorf("read %d messages, and %d keys", got.Session.MessageCount, len(got.State.Values))
 	}
 	reads := 0
-	for _, sent := range tracer.sent {
+	for _, sent := range tracer.Sent() {
 		if strings.HasPrefix(sent, "-- name: SessionReadHeads ") {
 			reads++
 		}
@@ -206,7 +206,7 @@ func TestReadBesideRewindOfClock(t *testing.T) {
 
 // behind is a tracer that does something behind each batch that has a statement.
 type behind struct {
-	roundTrips
+	pgtest.RoundTrips
 	statement string
 	do        func()
 }
