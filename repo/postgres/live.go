@@ -76,25 +76,22 @@ func newLive(conns conn.Conns) *live {
 	l.listener = follow.NewListener(follow.ListenerConfig{Connect: l.connect, Connected: l.connected, Heard: l.heard})
 	l.messages = newHub(l, l.readMessages, l.moved, messageBytes)
 	l.parts = newHub(l, l.readParts, l.movedStreams, func(p repo.StreamPart) int { return len(p.Data) })
-	l.streams = follow.NewWaiters(follow.WaitersConfig[openStreams]{
-		Poll: l.otherStreams, Passes: conn.IsPassing,
-		Interval: l.interval,
-	})
-	l.claims = follow.NewWaiters(follow.WaitersConfig[repo.Claim]{
-		Poll: l.claimable, Passes: conn.IsPassing,
-		Interval: l.interval,
-	})
-	l.free = follow.NewWaiters(follow.WaitersConfig[repo.NewLease]{
-		Poll: l.freeLeases, Passes: conn.IsPassing,
-		Interval: l.interval, Ordered: true,
-	})
-	l.ended = follow.NewWaiters(follow.WaitersConfig[repo.Lease]{
-		Poll: l.endedLeases, Passes: conn.IsPassing,
-		Interval: l.interval,
-	})
+	l.streams = newWaiters(l, l.otherStreams, false)
+	l.claims = newWaiters(l, l.claimable, false)
+	l.free = newWaiters(l, l.freeLeases, true)
+	l.ended = newWaiters(l, l.endedLeases, false)
 	l.all = []waiters{l.messages, l.parts, l.streams, l.claims, l.free, l.ended}
 	l.notifier = follow.NewNotifier(l.notify)
 	return l
+}
+
+// newWaiters returns those who wait for what matches a filter, in the order in which they came if it is ordered.
+func newWaiters[Filter any](
+	l *live, poll func(context.Context, []Filter) ([]bool, error), ordered bool,
+) *follow.Waiters[Filter] {
+	return follow.NewWaiters(follow.WaitersConfig[Filter]{
+		Poll: poll, Passes: conn.IsPassing, Interval: l.interval, Ordered: ordered,
+	})
 }
 
 // newHub returns the followers of sessions, or of streams.
