@@ -17,7 +17,7 @@ func TestBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bounds := map[string]int{"names": 230, "types": 100, "interfaces": 16, "types of errors": 16, "lines": 1900, "words": 25_000}
+	bounds := map[string]int{"names": 230, "types": 100, "interfaces": 16, "types of errors": 16, "lines": 1900, "words": 32_000}
 	words := 0
 	err = filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
