@@ -64,8 +64,7 @@ type ScopeState struct {
 // Value returns the value of a key, or nil if the scope does not have the key.
 func (s ScopeState) Value(key string) json.RawMessage {
 	i, found := slices.BinarySearchFunc(s.Values, key, func(v StateValue, key string) int {
-		return strings.Compare(v.Key,
-			key)
+		return strings.Compare(v.Key, key)
 	})
 	if !found {
 		return nil

@@ -56,8 +56,7 @@ func (t Tree) isMark(sequence int64) bool {
 // before returns the place of the last mark that is not behind a sequence, or -1.
 func (t Tree) before(sequence int64) int {
 	at, found := slices.BinarySearchFunc(t.Marks, sequence, func(m Mark, s int64) int {
-		return cmp.Compare(m.Sequence,
-			s)
+		return cmp.Compare(m.Sequence, s)
 	})
 	if found {
 		return at
