@@ -175,10 +175,11 @@ func (s *sessions) importSession(ctx context.Context, q db.DBTX, session repo.Se
 		Audited:           s.audited,
 	}
 	var kept bool
-	created, err := conn.After(ctx, q, func(q db.DBTX) (err error) {
-		kept, err = queries.ForkLeft(ctx, q, convert.UUID(session.ID))
-		return err
-	},
+	created, err := conn.After(ctx, q,
+		func(q db.DBTX) (err error) {
+			kept, err = queries.ForkLeft(ctx, q, convert.UUID(session.ID))
+			return err
+		},
 		func(q db.DBTX) (int64, error) { return queries.SessionImport(ctx, q, params) })
 	switch {
 	case err != nil:
