@@ -106,7 +106,8 @@ func fullTurn(scope repo.Scope) repo.Turn {
 		ID:       randomName(),
 		Messages: []repo.NewMessage{user(secret), fullMessage()},
 		State: []repo.StateChange{
-			set(scope, "color", `"`+secret+`"`), set(repo.Scope{}, "step", `{"n": 1}`), increment(scope, "n", 3), unset(scope, "gone"),
+			set(scope, "color", `"`+secret+`"`), set(repo.Scope{}, "step", `{"n": 1}`),
+			within(increment(scope, "n", 3), 3, 1000), unset(scope, "gone"),
 		},
 		Usage: &repo.NewUsage{ID: repo.NewID(), InputTokens: 1, OutputTokens: 2, Cost: 3},
 	}
@@ -454,6 +455,10 @@ func testTurnConflicts(t *testing.T, r repo.Repositories) {
 		"scope":           func(turn *repo.Turn) { turn.State[0].Scope = shared() },
 		"operation":       func(turn *repo.Turn) { turn.State[0] = unset(scope, "color") },
 		"increment":       func(turn *repo.Turn) { turn.State[2].By++ },
+		"bound":           func(turn *repo.Turn) { *turn.State[2].AtMost++ },
+		"lower bound":     func(turn *repo.Turn) { *turn.State[2].AtLeast-- },
+		"no bound":        func(turn *repo.Turn) { turn.State[2].AtMost = nil },
+		"the other bound": func(turn *repo.Turn) { c := &turn.State[2]; c.AtMost, c.AtLeast = c.AtLeast, nil },
 		"order of state":  func(turn *repo.Turn) { slices.Reverse(turn.State) },
 		"less state":      func(turn *repo.Turn) { turn.State = turn.State[:1] },
 		"usage":           func(turn *repo.Turn) { turn.Usage.InputTokens++ },
