@@ -244,7 +244,7 @@ func firstID(given repo.Turn) string {
 }
 
 // digest returns the SHA-256 of what the turn stores. Ids that the caller did not give
-// are left out, and so are the conditions but for the bounds of increments, which a caller that tries again may have
+// are left out, and so are the conditions and bounds, which a caller that tries again may have
 // read again. A scope without a name is the session's own.
 func (t *Turn) digest(given repo.Turn) (sum [sha256.Size]byte) {
 	d := digester{sha256.New()}
@@ -271,11 +271,6 @@ func (t *Turn) digest(given repo.Turn) (sum [sha256.Size]byte) {
 		d.text([]byte(c.Op))
 		d.text(c.Value)
 		d.number(c.By)
-		for i, bound := range []*int64{c.AtMost, c.AtLeast} {
-			if bound != nil {
-				d.number(int64(i)-2, *bound) // no text has a negative length
-			}
-		}
 	}
 	if u := given.Usage; u != nil {
 		d.text(u.ID[:])

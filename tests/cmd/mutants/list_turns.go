@@ -13,7 +13,6 @@ var turnMutants = []mutant{
 	{"turns/the plan of a stored turn", in(inWrite, "ledger.writeTurns", swap("a.PlanID", "repo.ID{}")), inPool("Turns")},
 	{"turns/a plan that nobody hears of", in(inRepo, "newsOfTurn", never("plan")), inPostgres("TestEndsAreAnnounced")},
 	{"turns/another trace is another turn", in("internal/rules", "Turn.digest", swap("use.Trace", "_")), inMemory("Use/Trace")},
-	{"turns/a digest without bounds", in("internal/rules", "Turn.digest", neverAll("bound")), inMemory("Turns")},
 	{"turns/a digest without values", in("internal/rules", "Turn.digest", dropCall("c.Value")), inMemory("Turns")},
 	{"turns/the contents of an existing turn", in("internal/rules", "Turn.Again", always("t.Existing")), inMemory("Turns")},
 	{"turns/any turn with the id is this one", in("internal/rules", "Turn.Again", never("bytes.Equal")), inMemory("Turns")},
