@@ -1,0 +1,90 @@
+package approval
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// Get returns a request. Errors: InvalidError; NotFoundError, also of another namespace; ForeignError.
+func (a *Approvals) Get(ctx context.Context, ref Ref) (Request, error) {
+	r, err := load(ctx, a.store.State(), ref)
+	if err != nil {
+		return Request{}, err
+	}
+	return r.Request, nil
+}
+
+// atOnce is how many requests of a page are read at once.
+const atOnce = 4
+
+// List returns one page of the open requests that name a person or a group among their deciders, and for which that
+// person has not voted: those that expire first come first. A page has fewer if sessions were deleted meanwhile, or
+// their state was changed by hand. What has expired is listed until Expire or an answer finds out.
+//
+// Errors: InvalidError, also for an empty name; the store's.
+func (a *Approvals) List(ctx context.Context, name string, page repo.Page) (list repo.List[Request], err error) {
+	if err := checkName("name", name, 1); err != nil {
+		return list, err
+	}
+	page.Limit = min(cmp.Or(page.Limit, 20), MaxPage)
+	found, err := a.store.State().List(ctx, repo.Scope{Name: ScopeOf(name)}, "", page)
+	if err != nil {
+		return list, err
+	}
+	requests, errs := make([]*record, len(found.Values)), make([]error, len(found.Values))
+	var group sync.WaitGroup
+	for worker := range min(atOnce, len(found.Values)) {
+		group.Go(func() {
+			for i := worker; i < len(found.Values); i += atOnce {
+				requests[i], errs[i] = a.listed(ctx, found.Values[i])
+			}
+		})
+	}
+	group.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return list, err
+	}
+	for _, r := range requests {
+		if r != nil {
+			list.Items = append(list.Items, r.Request)
+		}
+	}
+	list.Next = found.Next
+	return list, nil
+}
+
+// listed returns the request of an entry. Nil: it is gone, or not what was asked.
+func (a *Approvals) listed(ctx context.Context, entry repo.StateValue) (*record, error) {
+	_, ref, ok := parseEntry(entry.Key)
+	if !ok {
+		return nil, nil
+	}
+	r, _, err := read(ctx, a.store.State(), ref)
+	if _, foreign := errors.AsType[*ForeignError](err); foreign || errors.Is(err, repo.ErrNotFound) {
+		return nil, nil
+	}
+	var sum string
+	if err != nil || json.Unmarshal(entry.Value, &sum) != nil || sum != hash(r.asked) || r.Status != Open {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Count counts what List lists, up to MaxCount, and also what List leaves out until Expire has found it.
+func (a *Approvals) Count(ctx context.Context, name string) (count int, err error) {
+	if err := checkName("name", name, 1); err != nil {
+		return 0, err
+	}
+	for page := (repo.Page{Limit: repo.MaxPageSize}); ; {
+		found, err := a.store.State().List(ctx, repo.Scope{Name: ScopeOf(name)}, "", page)
+		count += len(found.Values)
+		if page.After = found.Next; err != nil || page.After == "" || count >= MaxCount {
+			return min(count, MaxCount), err
+		}
+	}
+}
