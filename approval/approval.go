@@ -2,6 +2,9 @@
 // and until when. It is kept in the state of a session, so that nothing waits in a process; one outcome falls, whoever
 // decides at once; and what was approved may be done once. It is built on the contract of package repo alone, and works
 // with every store. docs/approvals.md has it by task.
+//
+// Each vote, outcome and use is recorded in the audit trail, in its commit, as an entry of the type user_approval. Its
+// details have the request's id, kind and status, and the hash of the arguments, but no text.
 package approval
 
 import (
@@ -20,14 +23,6 @@ const (
 	MaxText     = 64 << 10 // bytes of a request's text, and of a reason
 	MaxPage     = 100      // of List, which has 20 if the page has no limit
 	MaxCount    = 10_001   // of Count, which stands for more than 10,000
-)
-
-// The types of the entries of the audit trail, which are recorded in the commit of what they tell. Their details have
-// the request's id and kind, the hash of the arguments, and the status, but no text.
-const (
-	EventVoted   = "approval_voted"   // somebody has approved, and others still must
-	EventDecided = "approval_decided" // an outcome fell, perhaps by expiry
-	EventUsed    = "approval_used"
 )
 
 // Status is where a request stands.

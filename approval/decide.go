@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -218,13 +219,6 @@ func expires(r Request, now time.Time) bool { return !now.Before(r.Until) }
 
 // entry tells what has become of a request.
 func (a *Approvals) entry(r Request, by string) repo.AuditEntry {
-	kind := EventDecided
-	switch r.Status {
-	case Open:
-		kind = EventVoted
-	case Used:
-		kind = EventUsed
-	}
 	//nolint:errchkjson // texts
 	details, _ := json.Marshal(struct {
 		ID     string `json:"approval"`
@@ -233,6 +227,7 @@ func (a *Approvals) entry(r Request, by string) repo.AuditEntry {
 		Status Status `json:"status"`
 	}{r.ID, r.Kind, r.ArgumentsHash, r.Status})
 	return repo.AuditEntry{
-		Type: kind, Namespace: a.namespace, User: by, SessionID: r.SessionID, PlanID: r.PlanID, Details: details,
+		Type: events.UserApproval, Namespace: a.namespace, User: by, SessionID: r.SessionID, PlanID: r.PlanID,
+		Details: details,
 	}
 }
