@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -20,7 +21,7 @@ func (a *Approvals) Get(ctx context.Context, ref Ref) (Request, error) {
 }
 
 // atOnce is how many requests of a page are read at once.
-const atOnce = 4
+const atOnce = 3
 
 // List returns one page of the open requests that name a person or a group among their deciders, and for which that
 // person has not voted: those that expire first come first. A page has fewer if sessions were deleted meanwhile, or
@@ -34,6 +35,9 @@ func (a *Approvals) List(ctx context.Context, name string, page repo.Page) (list
 	page.Limit = min(cmp.Or(page.Limit, 20), MaxPage)
 	found, err := a.store.State().List(ctx, repo.Scope{Name: ScopeOf(name)}, "", page)
 	if err != nil {
+		return list, err
+	}
+	if err := a.lookFor(ctx, found.Values); err != nil {
 		return list, err
 	}
 	requests, errs := make([]*record, len(found.Values)), make([]error, len(found.Values))
@@ -56,6 +60,21 @@ func (a *Approvals) List(ctx context.Context, name string, page repo.Page) (list
 	}
 	list.Next = found.Next
 	return list, nil
+}
+
+// lookFor looks for the sessions of a page at once, where otherwise a view would look for one after the other.
+func (a *Approvals) lookFor(ctx context.Context, entries []repo.StateValue) error {
+	var ids []repo.ID
+	for _, entry := range entries {
+		if _, ref, ok := parseEntry(entry.Key); ok && !slices.Contains(ids, ref.SessionID) {
+			ids = append(ids, ref.SessionID)
+		}
+	}
+	if len(ids) < 2 {
+		return nil
+	}
+	_, err := a.store.Sessions().Read(ctx, repo.ReadSessions{IDs: ids})
+	return err
 }
 
 // listed returns the request of an entry. Nil: it is gone, or not what was asked.
