@@ -20,9 +20,10 @@ const (
 	MaxDeciders = 20       // names in a request
 	MaxQuorum   = 100      // how many must approve
 	MaxAnswers  = 40       // of one call of Decide
-	MaxText     = 64 << 10 // bytes of a request's text, and of a reason
+	MaxText     = 64 << 10 // bytes of a request's text
+	MaxReason   = 1 << 10  // bytes of the reason of an answer
 	MaxPage     = 100      // of List, which has 20 if the page has no limit
-	MaxCount    = 10_001   // of Count, which stands for more than 10,000
+	MaxCount    = 10_000   // of Count, which counts up to 1,000 if there is no limit
 )
 
 // Status is where a request stands.
@@ -91,20 +92,22 @@ type Vote struct {
 	Reason  string  `json:"reason,omitempty"`
 }
 
-// Request is a request as it is stored.
+// Request is a request as it is stored. Its JSON form is that in the session's state.
 type Request struct {
-	Ref
-	Kind, Subject string
-	ArgumentsHash string // SHA-256 in lower-case hexadecimal
-	Text, By      string
-	Deciders      []string
-	Quorum        int
-	Until         time.Time
-	SelfApproval  bool
-	PlanID        repo.ID
-	Votes         []Vote // in the order of their commits
-	Status        Status
-	UpdatedAt     time.Time // by the database's clock: when it was asked, or changed last
+	Ref           `json:"-"`
+	Kind          string    `json:"kind"`
+	Subject       string    `json:"subject,omitempty"`
+	ArgumentsHash string    `json:"arguments_sha256"` // in lower-case hexadecimal
+	Text          string    `json:"text,omitempty"`
+	By            string    `json:"by"`
+	Deciders      []string  `json:"deciders"` // sorted
+	Quorum        int       `json:"quorum"`
+	Until         time.Time `json:"until"`
+	SelfApproval  bool      `json:"self_approval,omitempty"`
+	PlanID        repo.ID   `json:"plan_id,omitzero"`
+	Status        Status    `json:"status"`
+	Votes         []Vote    `json:"votes,omitempty"` // in the order of their commits
+	UpdatedAt     time.Time `json:"-"`               // by the database's clock: when it was asked, or changed last
 }
 
 // Options are optional.

@@ -3,7 +3,6 @@ package approval
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -48,7 +47,7 @@ func (a *Approvals) Ask(ctx context.Context, tx repo.Repositories, request NewRe
 		}
 		if !isNew {
 			request.Until = r.Until
-			if string(r.asked) != string(request.asked()) {
+			if r.sum() != request.request().sum() {
 				return Request{}, &repo.ExistsError{Kind: "approval", SessionID: r.SessionID, Name: r.ID, Field: "request"}
 			}
 			if r.Status != Open || r.PlanID.IsZero() {
@@ -65,8 +64,11 @@ func (a *Approvals) Ask(ctx context.Context, tx repo.Repositories, request NewRe
 		switch expired := expires(r.Request, r.UpdatedAt); {
 		case expired && isNew:
 			return Request{}, &repo.InvalidError{Field: "until", Reason: "has passed"}
-		case expired: // whoever decides, or sweeps, learns of it
-			return r.Request, nil
+		case expired:
+			ends := &step{was: r, to: r.Request}
+			ends.to.Status = Expired
+			err = a.carryOut(ctx, tx, "", []*step{ends})
+			return ends.to, err
 		}
 		return r.Request, block(ctx, tx, r.Request, request.Fence)
 	}
@@ -75,24 +77,23 @@ func (a *Approvals) Ask(ctx context.Context, tx repo.Repositories, request NewRe
 // touch writes an open request as it is, so that it is locked, and has the database's time.
 func touch(ctx context.Context, state repo.State, r *record) error {
 	same := repo.StateChange{
-		Scope: repo.Scope{SessionID: r.SessionID}, Key: keyOf(r.ID), Value: encoded(r.asked, r.Status, r.Votes),
-		IfVersion: &r.version,
+		Scope: repo.Scope{SessionID: r.SessionID}, Key: keyOf(r.ID), Value: r.encode(), IfVersion: &r.version,
 	}
 	if _, err := state.Change(ctx, []repo.StateChange{same}); err != nil {
 		return err
 	}
 	stored, err := state.Get(ctx, same.Scope, same.Key)
-	r.UpdatedAt = stored.UpdatedAt
+	r.version, r.UpdatedAt = stored.Version, stored.UpdatedAt
 	return err
 }
 
-// asked returns what is stored of a request that was checked.
-func (r NewRequest) asked() json.RawMessage {
-	//nolint:errchkjson // texts
-	text, _ := json.Marshal(asked{
-		r.Kind, r.Subject, hash(r.Arguments), r.Text, r.By, r.Deciders, r.Quorum, r.Until, r.SelfApproval, r.PlanID,
-	})
-	return text
+// request returns the open request of one that was checked.
+func (r *NewRequest) request() Request {
+	return Request{
+		r.Ref, r.Kind, r.Subject, hash(r.Arguments), r.Text, r.By, r.Deciders, r.Quorum, r.Until, r.SelfApproval, r.PlanID,
+		Open, nil,
+		time.Time{},
+	}
 }
 
 // InTurn returns the changes that ask, for Turn.State of a turn of the session, with an id. What it does not do: PlanID
@@ -106,15 +107,15 @@ func (a *Approvals) inTurn(request *NewRequest) ([]repo.StateChange, error) {
 	if err := a.check(request); err != nil {
 		return nil, err
 	}
-	text := request.asked()
-	doc, entry := encoded(text, Open, nil), entryOf(request.Until, request.Ref)
+	r := request.request()
+	doc, entry := r.encode(), entryOf(r.Until, r.Ref)
 	changes := []repo.StateChange{
 		{Key: keyOf(request.ID), Value: doc, IfVersion: new(int64)},
-		{Scope: ledger(request.SessionID), Key: entry, Value: sealed(doc, request.Deciders)},
+		{Scope: ledger(request.SessionID), Key: entry, Value: encode(seal{hash(doc), r.Deciders})},
 	}
-	of, _ := json.Marshal(hash(text)) //nolint:errchkjson // a text
-	for _, name := range request.Deciders {
-		changes = append(changes, repo.StateChange{Scope: repo.Scope{Name: ScopeOf(name)}, Key: entry, Value: of})
+	for _, name := range r.Deciders {
+		scope := repo.Scope{Name: ScopeOf(name)}
+		changes = append(changes, repo.StateChange{Scope: scope, Key: entry, Value: encode(r.sum())})
 	}
 	return changes, nil
 }
@@ -123,7 +124,7 @@ func (a *Approvals) check(r *NewRequest) error {
 	r.Until, r.Quorum = r.Until.UTC().Truncate(time.Microsecond), max(r.Quorum, 1)
 	err := cmp.Or(
 		checkName("id", r.ID, 1), checkName("kind", r.Kind, 1), checkName("subject", r.Subject, 0),
-		checkName("by", r.By, 1), checkText("text", r.Text),
+		checkName("by", r.By, 1), checkText("text", r.Text, MaxText),
 	)
 	r.Deciders = slices.Sorted(slices.Values(r.Deciders))
 	able := len(r.Deciders)
@@ -159,19 +160,16 @@ func (a *Approvals) check(r *NewRequest) error {
 
 // checkName checks a name of a number of bytes at least.
 func checkName(field, name string, least int) error {
-	switch {
-	case len(name) < least:
+	if len(name) < least {
 		return &repo.InvalidError{Field: field, Reason: "is empty"}
-	case len(name) > repo.MaxNameBytes:
-		return &repo.InvalidError{Field: field, Reason: fmt.Sprintf("has more than %d bytes", repo.MaxNameBytes)}
 	}
-	return checkText(field, name)
+	return checkText(field, name, repo.MaxNameBytes)
 }
 
-func checkText(field, text string) error {
+func checkText(field, text string, most int) error {
 	switch {
-	case len(text) > MaxText:
-		return &repo.InvalidError{Field: field, Reason: fmt.Sprintf("has more than %d bytes", MaxText)}
+	case len(text) > most:
+		return &repo.InvalidError{Field: field, Reason: fmt.Sprintf("has more than %d bytes", most)}
 	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
 		return &repo.InvalidError{Field: field, Reason: "is not UTF-8, or has NUL"}
 	}

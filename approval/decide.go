@@ -3,7 +3,6 @@ package approval
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,7 +16,7 @@ import (
 type Answer struct {
 	Ref
 	Verdict Verdict
-	Reason  string // for people, at most MaxText; optional
+	Reason  string // for people, at most MaxReason; optional
 }
 
 // Decide answers requests in one transaction, at most MaxAnswers, and returns them as they are then. by is who answers,
@@ -25,7 +24,7 @@ type Answer struct {
 // first one against it. The outcome falls once, together with its audit entry, the waking of its plan and
 // Options.Decided.
 //
-// Answering again in the same way changes nothing, and is no error. Whoever comes too late gets a DecidedError, also
+// Answering again in the same way changes nothing, and is no error. Whoever comes too late gets a StatusError, also
 // after the expiry by the database's clock, with which the request then expires. Of several answers the others are
 // carried out; the errors are joined. All other errors leave everything as it is: InvalidError; NotFoundError;
 // ForbiddenError; ForeignError; those of Options and of the store.
@@ -56,7 +55,7 @@ func (a *Approvals) Decide(ctx context.Context, by string, answers ...Answer) ([
 		for i, m := range moves {
 			requests[i] = m.to
 			if m.late {
-				late[i] = &DecidedError{m.to.Ref, m.to.Status, decidedBy(m.to)}
+				late[i] = statusError(m.to)
 			}
 		}
 		return requests, errors.Join(late...)
@@ -77,7 +76,7 @@ func checkAnswers(by string, answers []Answer) error {
 			err = cmp.Or[error](err, &repo.InvalidError{Field: field, Reason: "answers a request a second time"})
 		}
 		refs[answer.Ref] = true
-		err = cmp.Or(err, checkText(field+".reason", answer.Reason))
+		err = cmp.Or(err, checkText(field+".reason", answer.Reason, MaxReason))
 	}
 	return err
 }
@@ -97,15 +96,6 @@ func (a *Approvals) mayDecide(ctx context.Context, r Request, by string, verdict
 		return &ForbiddenError{r.Ref, by}
 	}
 	return err
-}
-
-// MayDecide reports whether somebody may approve or deny a request, whatever its status.
-func (a *Approvals) MayDecide(ctx context.Context, request Request, by string) (bool, error) {
-	err := a.mayDecide(ctx, request, by, Approve)
-	if _, forbidden := errors.AsType[*ForbiddenError](err); forbidden {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // step is what becomes of a request.
@@ -165,25 +155,31 @@ func (a *Approvals) commit(ctx context.Context, by string, all []*step) error {
 		for i, m := range moves {
 			*m = wanted[i] // as it was before an attempt that is made again
 		}
-		if err := write(ctx, tx.State(), moves); err != nil {
+		return a.carryOut(ctx, tx, by, moves)
+	})
+}
+
+// carryOut makes the moves with all that goes with them.
+func (a *Approvals) carryOut(ctx context.Context, tx repo.Repositories, by string, moves []*step) error {
+	if err := write(ctx, tx.State(), moves); err != nil {
+		return err
+	}
+	entries := make([]repo.AuditEntry, len(moves))
+	for i, m := range moves {
+		entries[i] = a.entry(m.to, by)
+		if m.to.Status == Open || m.to.Status == Used {
+			continue
+		}
+		if err := wake(ctx, tx, m.to, by); err != nil {
 			return err
 		}
-		entries := make([]repo.AuditEntry, len(moves))
-		for i, m := range moves {
-			if m.to.Status != Open {
-				if err := wake(ctx, tx, m.to, by); err != nil {
-					return err
-				}
-				if a.options.Decided != nil {
-					if err := a.options.Decided(ctx, tx, m.to); err != nil {
-						return err
-					}
-				}
+		if a.options.Decided != nil {
+			if err := a.options.Decided(ctx, tx, m.to); err != nil {
+				return err
 			}
-			entries[i] = a.entry(m.to, by)
 		}
-		return tx.Audit().Record(ctx, entries...)
-	})
+	}
+	return tx.Audit().Record(ctx, entries...)
 }
 
 // write makes the moves, if nobody else was first. Only what was written tells the database's time: so what has expired
@@ -219,15 +215,21 @@ func expires(r Request, now time.Time) bool { return !now.Before(r.Until) }
 
 // entry tells what has become of a request.
 func (a *Approvals) entry(r Request, by string) repo.AuditEntry {
-	//nolint:errchkjson // texts
-	details, _ := json.Marshal(struct {
+	actor := ""
+	switch r.Status {
+	case Expired:
+		by = ""
+	case Used:
+		actor, by = by, ""
+	}
+	details := encode(struct {
 		ID     string `json:"approval"`
 		Kind   string `json:"kind"`
 		Hash   string `json:"arguments_sha256"`
 		Status Status `json:"status"`
 	}{r.ID, r.Kind, r.ArgumentsHash, r.Status})
 	return repo.AuditEntry{
-		Type: events.UserApproval, Namespace: a.namespace, User: by, SessionID: r.SessionID, PlanID: r.PlanID,
-		Details: details,
+		Type: events.UserApproval, Namespace: a.namespace, Actor: actor, User: by, SessionID: r.SessionID,
+		PlanID: r.PlanID, Details: details,
 	}
 }

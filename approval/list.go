@@ -88,22 +88,25 @@ func (a *Approvals) listed(ctx context.Context, entry repo.StateValue) (*record,
 		return nil, nil
 	}
 	var sum string
-	if err != nil || json.Unmarshal(entry.Value, &sum) != nil || sum != hash(r.asked) || r.Status != Open {
+	if err != nil || json.Unmarshal(entry.Value, &sum) != nil || sum != r.sum() || r.Status != Open {
 		return nil, err
 	}
 	return r, nil
 }
 
-// Count counts what List lists, up to MaxCount, and also what List leaves out until Expire has found it.
-func (a *Approvals) Count(ctx context.Context, name string) (count int, err error) {
-	if err := checkName("name", name, 1); err != nil {
-		return 0, err
+// Count counts what List lists, up to limit, at most MaxCount (zero: 1,000), and also what List leaves out until Expire
+// has found it. It reads what it counts. Errors: InvalidError; the store's.
+func (a *Approvals) Count(ctx context.Context, name string, limit int) (count int, more bool, err error) {
+	limit = cmp.Or(limit, 1000)
+	if err := checkName("name", name, 1); err != nil || limit < 0 || limit > MaxCount {
+		return 0, false, cmp.Or[error](err, &repo.InvalidError{Field: "limit", Reason: "is not from 0 to 10,000"})
 	}
-	for page := (repo.Page{Limit: repo.MaxPageSize}); ; {
+	for page := (repo.Page{}); ; {
+		page.Limit = min(limit-count+1, repo.MaxPageSize)
 		found, err := a.store.State().List(ctx, repo.Scope{Name: ScopeOf(name)}, "", page)
 		count += len(found.Values)
-		if page.After = found.Next; err != nil || page.After == "" || count >= MaxCount {
-			return min(count, MaxCount), err
+		if page.After = found.Next; err != nil || page.After == "" || count > limit {
+			return min(count, limit), count > limit, err
 		}
 	}
 }

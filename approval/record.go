@@ -24,39 +24,17 @@ import (
 // The keys of the shared scopes begin with the expiry, so that lists are in its order, and a sweep reads what has
 // expired alone.
 
-// asked is what never changes of a request.
-type asked struct {
-	Kind      string    `json:"kind"`
-	Subject   string    `json:"subject,omitempty"`
-	Arguments string    `json:"arguments_sha256"`
-	Text      string    `json:"text,omitempty"`
-	By        string    `json:"by"`
-	Deciders  []string  `json:"deciders"`
-	Quorum    int       `json:"quorum"`
-	Until     time.Time `json:"until"`
-	Self      bool      `json:"self_approval,omitempty"`
-	PlanID    repo.ID   `json:"plan_id,omitzero"`
-}
-
-// document is the value in the session's state.
-type document struct {
-	Asked  json.RawMessage `json:"asked"`
-	Status Status          `json:"status"`
-	Votes  []Vote          `json:"votes,omitempty"`
-}
-
-// seal is the value in the ledger.
+// seal is the value in the ledger, and the sum of a request that of each entry.
 type seal struct {
-	Sum string   `json:"sum"` // of the document
+	Sum string   `json:"sum"` // of the stored request
 	For []string `json:"for"` // the deciders, whose entries a sweep removes if the session is gone
 }
 
-// record is a request with what a change of it needs.
+// record is a request with the versions of its places.
 type record struct {
 	Request
-	asked   json.RawMessage
 	version int64
-	seal    int64 // the version of the seal; zero: there is none that fits
+	seal    int64 // zero: there is none that fits
 }
 
 func hash(data []byte) string {
@@ -92,29 +70,22 @@ func parseEntry(key string) (until string, ref Ref, ok bool) {
 	return parts[0], Ref{id, parts[2]}, err == nil
 }
 
-// encoded returns the document of a request, given what was asked.
-func encoded(asked json.RawMessage, status Status, votes []Vote) json.RawMessage {
-	text, _ := json.Marshal(document{asked, status, votes}) //nolint:errchkjson // texts, checked before
+// as returns the request at another status, with other votes.
+func (r Request) as(status Status, votes []Vote) Request {
+	r.Status, r.Votes = status, votes
+	return r
+}
+
+// encode returns what is stored of a request, of which decode is the inverse.
+func (r Request) encode() json.RawMessage { return encode(r) }
+
+func encode(value any) json.RawMessage {
+	text, _ := json.Marshal(value) //nolint:errchkjson // of texts and numbers, which were checked
 	return text
 }
 
-func sealed(doc json.RawMessage, deciders []string) json.RawMessage {
-	text, _ := json.Marshal(seal{hash(doc), deciders}) //nolint:errchkjson // texts
-	return text
-}
-
-// decode reads the stored value of a request.
-func decode(ref Ref, stored repo.StateValue) (*record, error) {
-	var doc document
-	var a asked
-	if json.Unmarshal(stored.Value, &doc) != nil || json.Unmarshal(doc.Asked, &a) != nil {
-		return nil, &ForeignError{ref}
-	}
-	return &record{Request{
-		ref, a.Kind, a.Subject, a.Arguments, a.Text, a.By, a.Deciders, a.Quorum, a.Until, a.Self, a.PlanID,
-		doc.Votes, doc.Status, stored.UpdatedAt,
-	}, doc.Asked, stored.Version, 0}, nil
-}
+// sum tells requests apart by what was asked, which never changes.
+func (r Request) sum() string { return hash(r.as("", nil).encode()) }
 
 // read returns a request without looking at its seal.
 func read(ctx context.Context, state repo.State, ref Ref) (*record, repo.StateValue, error) {
@@ -128,8 +99,11 @@ func read(ctx context.Context, state repo.State, ref Ref) (*record, repo.StateVa
 	if err != nil {
 		return nil, stored, err
 	}
-	r, err := decode(ref, stored)
-	return r, stored, err
+	r := &record{Request{Ref: ref, UpdatedAt: stored.UpdatedAt}, stored.Version, 0}
+	if json.Unmarshal(stored.Value, &r.Request) != nil {
+		return nil, stored, &ForeignError{ref}
+	}
+	return r, stored, nil
 }
 
 // load returns a request. One that is open or approved has a seal that fits: otherwise the error is a ForeignError.
@@ -159,13 +133,13 @@ func load(ctx context.Context, state repo.State, ref Ref) (*record, error) {
 // changes returns what makes a request another one, of a later status or with another vote. With conditions it is
 // refused if somebody else was first.
 func (r *record) changes(status Status, votes []Vote, conditions bool) []repo.StateChange {
-	entry, doc := entryOf(r.Until, r.Ref), encoded(r.asked, status, votes)
+	entry, doc := entryOf(r.Until, r.Ref), r.as(status, votes).encode()
 	all := []repo.StateChange{
 		{Scope: repo.Scope{SessionID: r.SessionID}, Key: keyOf(r.ID), Value: doc},
 		{Scope: ledger(r.SessionID), Key: entry, Op: repo.StateRemove},
 	}
 	if status == Open || status == Approved {
-		all[1].Op, all[1].Value = repo.StateSet, sealed(doc, r.Deciders)
+		all[1].Op, all[1].Value = repo.StateSet, encode(seal{hash(doc), r.Deciders})
 	}
 	if conditions {
 		all[0].IfVersion, all[1].IfVersion = &r.version, &r.seal

@@ -10,7 +10,7 @@ import (
 // Use uses an approval up, in the transaction of what it permits: return its error from that. What is done outside of
 // the database is begun after the commit.
 //
-// Errors: NotPermittedError, if the request is not approved, has expired by the database's clock, was used before, or
+// Errors: StatusError, if the request is not approved, has expired by the database's clock, was used before, or
 // is for another act; NotFoundError; ForeignError; repo.ErrContention, if somebody else uses it and the transaction's
 // isolation does not show how.
 func (a *Approvals) Use(ctx context.Context, tx repo.Repositories, ref Ref, act Act) error {
@@ -24,29 +24,23 @@ func (a *Approvals) Use(ctx context.Context, tx repo.Repositories, ref Ref, act 
 		}
 		m := &step{was: r, to: r.Request}
 		m.to.Status = Used
-		err = write(ctx, tx.State(), []*step{m})
+		err = a.carryOut(ctx, tx, r.By, []*step{m})
 		if _, changed := errors.AsType[*repo.VersionConflictError](err); changed {
 			if again { // and the transaction does not see it
 				return repo.ErrContention
 			}
 			continue
 		}
-		if err != nil {
-			return err
+		if err == nil && m.late {
+			err = statusError(m.to)
 		}
-		if err := tx.Audit().Record(ctx, a.entry(m.to, r.By)); err != nil {
-			return err
-		}
-		if m.late {
-			return &NotPermittedError{Ref: ref, Status: m.to.Status}
-		}
-		return nil
+		return err
 	}
 }
 
 // permits returns why a request does not permit an act.
 func permits(r Request, act Act) error {
-	refused := &NotPermittedError{Ref: r.Ref, Status: r.Status, By: decidedBy(r)}
+	refused := statusError(r)
 	switch {
 	case r.Kind != act.Kind:
 		refused.Differs = "kind"

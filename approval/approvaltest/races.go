@@ -179,7 +179,7 @@ func testCrossed(t *testing.T, w *world) {
 	for _, err := range errs {
 		if err == nil {
 			winners++
-		} else if _, late := errors.AsType[*approval.DecidedError](err); !late {
+		} else if _, late := errors.AsType[*approval.StatusError](err); !late {
 			t.Error(err)
 		}
 	}

@@ -154,8 +154,8 @@ func (w *world) wantListed(name string, ids ...string) {
 			break
 		}
 	}
-	count, err := w.approvals.Count(w.Context(), name)
-	if !slices.Equal(listed, ids) || err != nil || count != len(ids) {
+	count, more, err := w.approvals.Count(w.Context(), name, 0)
+	if !slices.Equal(listed, ids) || err != nil || more || count != len(ids) {
 		w.Errorf("%s: %s, %d, %v; want %s", name, listed, count, err, ids)
 	}
 }
@@ -177,14 +177,14 @@ func (w *world) entries(session repo.ID) string {
 
 func wantNotPermitted(t *testing.T, err error, status approval.Status, differs string) {
 	t.Helper()
-	if refused, is := errors.AsType[*approval.NotPermittedError](err); !is || refused.Differs != differs || differs == "" && refused.Status != status || !errors.Is(err, repo.ErrConflict) {
+	if refused, is := errors.AsType[*approval.StatusError](err); !is || refused.Differs != differs || differs == "" && refused.Status != status || !errors.Is(err, repo.ErrConflict) {
 		t.Errorf("%v; want %s, %q", err, status, differs)
 	}
 }
 
 func wantDecided(t *testing.T, err error, status approval.Status, by ...string) {
 	t.Helper()
-	if late, is := errors.AsType[*approval.DecidedError](err); !is || late.Status != status || !slices.Equal(late.By, by) || !errors.Is(err, repo.ErrConflict) {
+	if late, is := errors.AsType[*approval.StatusError](err); !is || late.Status != status || !slices.Equal(late.By, by) || !errors.Is(err, repo.ErrConflict) {
 		t.Errorf("%v; want %s by %s", err, status, by)
 	}
 }

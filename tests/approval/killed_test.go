@@ -83,7 +83,7 @@ func (r run) work(ctx context.Context, store repo.Store, approvals *approval.App
 	}
 	return store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
 		err := approvals.Use(ctx, tx, ref, pay)
-		if refused, is := errors.AsType[*approval.NotPermittedError](err); is && refused.Status == approval.Denied {
+		if refused, is := errors.AsType[*approval.StatusError](err); is && refused.Status == approval.Denied {
 			err = nil
 		} else if err == nil && !r.Naive {
 			_, err = tx.Sessions().Append(ctx, r.Session, paid)

@@ -52,7 +52,7 @@ func TestApproval(t *testing.T) {
 	if out := d.run("approval", "deny", session.String(), "b", "--as", "bob", "--json"); !strings.Contains(out, `"status":"denied"`) {
 		t.Errorf("denied: %s", out)
 	}
-	d.refuses(exitFailed, "is approved already, by \"bob\"", "approval", "deny", session.String(), "a", "--as", "bob")
+	d.refuses(exitFailed, "is approved, by [\"bob\"]", "approval", "deny", session.String(), "a", "--as", "bob")
 	if got := d.values("kind", "approval", "list", "--for", "bob"); got != "pay" {
 		t.Errorf("left: %q", got)
 	}
