@@ -20,7 +20,7 @@ func (l *look) approvals() *page {
 		Key: "approvals", Title: "Waits for " + name, Next: l.next(list.Next), Empty: "Nothing waits.", Form: l.filter("for"),
 	}, list.Items, false, "Ref.ID Kind By Until SessionID PlanID")
 	for i, r := range list.Items {
-		s.Rows[i][0] = link(l.url("/approval", "session", r.SessionID, "approval", r.Ref.ID), r.Ref.ID)
+		s.Rows[i][0] = link(l.url("/approval", "session", r.SessionID, "approval", r.ID), r.ID)
 	}
 	return &page{Title: "Approvals", Current: "Approvals", Sections: []section{s}}
 }

@@ -1,6 +1,6 @@
 // Package inspect serves pages that show what is in a store: sessions and their conversations as they grow, plans and
-// why they wait, approvals, leases, streams, the audit trail, and what slows the database down. It is for the people who
-// run a service.
+// why they wait, approvals, leases, streams, the audit trail, and what slows the database down. It is for the people
+// who run a service.
 //
 // Who may look is for the caller to say (Options.Authorize); there is no default. Each view of contents leaves an entry
 // in the audit trail. The pages need no script, and are built on the contract of package repo alone.
@@ -41,8 +41,9 @@ type Access struct {
 	// module have.
 	Namespace     string
 	AllNamespaces bool // instead of Namespace: everything, and the pages about the process and the database
-	// Contents: messages, metadata, values of state, parts of streams, details of the audit trail, subjects, texts and
-	// reasons of approvals, and of plans arguments, descriptions, errors and reasons. Otherwise only names, sizes and times are shown.
+	// Contents: messages, metadata, values of state, parts of streams, details of the audit trail, of approvals subjects,
+	// texts and reasons, and of plans arguments, descriptions, errors and reasons. Otherwise only names, sizes and times
+	// are shown.
 	Contents bool
 	Actions  bool // cancel and retry plans, release leases, hold sessions, and decide what the viewer is asked
 }

@@ -46,8 +46,10 @@ Examples:
 		},
 		weigh:   func(r approval.Request) int { return len(r.Text) },
 		columns: headings("SESSION", "ID", "KIND", "SUBJECT", "ASKED BY", "EXPIRES", "TEXT"),
-		cells:   func(r approval.Request) []any { return []any{r.SessionID, r.ID, r.Kind, r.Subject, r.By, r.Until, r.Text} },
-		line:    func(r approval.Request, details bool) any { return approvalLine(r, details) },
+		cells: func(r approval.Request) []any {
+			return []any{r.SessionID, r.ID, r.Kind, r.Subject, r.By, r.Until, r.Text}
+		},
+		line: func(r approval.Request, details bool) any { return approvalLine(r, details) },
 	}.command(world)
 }
 
