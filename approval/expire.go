@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -11,7 +12,8 @@ import (
 // Expire lets requests and unused approvals expire whose time has passed by the database's clock, up to limit (zero:
 // 100), and returns how many. It also removes what deleted sessions have left in lists. Nobody needs it for a decision
 // or a use to be refused: it wakes those plans that are not due by themselves, calls Options.Decided, and shortens
-// lists. Call it now and then, in any process, and again while it returns limit.
+// lists. Call it now and then, in any process, and again while it returns limit. What fails, such as Options.Decided, is
+// left, and the others expire; the errors are joined.
 func (a *Approvals) Expire(ctx context.Context, limit int) (expired int, err error) {
 	if limit <= 0 {
 		limit = 100
@@ -20,35 +22,35 @@ func (a *Approvals) Expire(ctx context.Context, limit int) (expired int, err err
 	if err != nil {
 		return 0, err
 	}
+	var failed []error
+	first := rand.N(shards) // so that nothing waits for ever behind what fails
 	for n := range shards {
+		scope := shard((first + n) % shards)
 		for page := (repo.Page{Limit: min(limit, repo.MaxPageSize)}); ; {
-			found, err := a.store.State().List(ctx, shard(n), "", page)
+			found, err := a.store.State().List(ctx, scope, "", page)
 			if err != nil {
-				return expired, err
+				return expired, errors.Join(append(failed, err)...)
 			}
-			passed := false
 			for _, entry := range found.Values {
 				until, ref, ok := parseEntry(entry.Key)
-				if passed = until > now; passed || expired >= limit {
+				if !ok || until > now || expired+len(failed) >= limit {
+					found.Next = ""
 					break
 				}
-				if !ok {
-					continue
-				}
-				done, err := a.expire(ctx, shard(n), entry, ref)
-				if err != nil {
-					return expired, err
-				}
-				if done {
+				done, err := a.expire(ctx, scope, entry, ref)
+				switch {
+				case err != nil:
+					failed = append(failed, err)
+				case done:
 					expired++
 				}
 			}
-			if page.After = found.Next; page.After == "" || passed || expired >= limit {
+			if page.After = found.Next; page.After == "" {
 				break
 			}
 		}
 	}
-	return expired, nil
+	return expired, errors.Join(failed...)
 }
 
 // now returns the database's time as it is in keys.

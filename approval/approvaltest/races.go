@@ -66,6 +66,43 @@ func testManyDecide(t *testing.T, w *world) {
 	}
 }
 
+// Two who have both seen an open request decide in different ways: one has decided, as with the naive way both have.
+func testTwoDecide(t *testing.T, w *world) {
+	var both, done sync.WaitGroup
+	both.Add(2)
+	seen := map[string]*sync.Once{"carl": {}, "dora": {}}
+	w.approvals = w.open(approval.Options{MayDecide: func(_ context.Context, _ approval.Request, by string) (bool, error) {
+		seen[by].Do(func() { both.Done(); both.Wait() })
+		return true, nil
+	}})
+	request := w.request()
+	w.ask(request)
+	errs, verdicts := map[string]error{}, map[string]approval.Verdict{"carl": approval.Approve, "dora": approval.Deny}
+	var mu sync.Mutex
+	for name, verdict := range verdicts {
+		done.Go(func() {
+			_, err := w.decide(name, verdict, request.Ref)
+			mu.Lock()
+			defer mu.Unlock()
+			errs[name] = err
+		})
+	}
+	done.Wait()
+	r, err := w.approvals.Get(t.Context(), request.Ref)
+	if err != nil || len(r.Votes) != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for name, err := range errs {
+		if name == r.Votes[0].By {
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		wantDecided(t, err, r.Status, r.Votes[0].By)
+	}
+}
+
 // naive decides by what it has read: it loads, checks and saves. read is called in between.
 func naive(ctx context.Context, state repo.State, scope repo.Scope, verdict string, read func()) error {
 	value, err := state.Get(ctx, scope, "request")

@@ -26,7 +26,7 @@ func Run(t *testing.T, store Store, advance func(time.Duration)) {
 	for name, test := range map[string]func(*testing.T, *world){
 		"Life": testLife, "Invalid": testInvalid, "Who": testWho, "Quorum": testQuorum, "Late": testLate, "Several": testSeveral, "Withdraw": testWithdraw,
 		"Pages": testPages, "Tenants": testTenants, "Changed": testChanged, "Turn": testTurn, "Ended": testEnded,
-		"ManyDecide": testManyDecide, "Naive": testNaive, "ManyUse": testManyUse, "Quorums": testQuorums, "Crossed": testCrossed,
+		"ManyDecide": testManyDecide, "TwoDecide": testTwoDecide, "Naive": testNaive, "ManyUse": testManyUse, "Quorums": testQuorums, "Crossed": testCrossed,
 		"PlanProcessing": testPlanProcessing, "PlanComplete": testPlanComplete, "PlanQueued": testPlanQueued, "Hook": testHook,
 		"Passed": testPassed, "Sweep": testSweep, "Fork": testFork, "Restored": testRestored, "Rewind": testRewind,
 	} {

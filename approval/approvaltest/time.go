@@ -112,6 +112,27 @@ func testSweep(t *testing.T, w *world) {
 	_, err = w.approvals.Expire(t.Context(), 0)
 	w.must(err)
 	w.wantStage(plan.ID, "strategize/cancelled")
+	for range 3 {
+		broken, fine := w.request(), w.request()
+		w.askExpired(broken)
+		w.askExpired(fine)
+		fails := errors.New("no")
+		w.approvals = w.open(approval.Options{Decided: func(_ context.Context, _ repo.Repositories, r approval.Request) error {
+			if r.ID == broken.ID {
+				return fails
+			}
+			return nil
+		}})
+		if expired, err := w.approvals.Expire(t.Context(), 0); expired != 1 || !errors.Is(err, fails) {
+			t.Errorf("%d, %v", expired, err)
+		}
+		w.wantStatus(fine.Ref, approval.Expired)
+		w.wantStatus(broken.Ref, approval.Open)
+		w.approvals = w.open(approval.Options{})
+		if expired, err := w.approvals.Expire(t.Context(), 0); expired != 1 || err != nil {
+			t.Errorf("%d, %v", expired, err)
+		}
+	}
 }
 
 // A fork has no approval of the session's.
