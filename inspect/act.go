@@ -15,7 +15,8 @@ import (
 type action struct {
 	question, button, reason string // reason is the type of its input
 	on                       string // the parameters that say what it is about; others are not read
-	do                       func(ctx context.Context, tx repo.Repositories, on target) error
+	// do acts in a transaction. Nil: decide does, in one of its own.
+	do func(ctx context.Context, tx repo.Repositories, on target) error
 }
 
 // target is what is acted on, from the request.
@@ -24,6 +25,7 @@ type target struct {
 	version, fence         int64
 	lease                  repo.LeaseKey
 	namespace, reason, who string
+	approval               string
 }
 
 func transition(to repo.Transition) func(context.Context, repo.Repositories, target) error {
@@ -34,6 +36,8 @@ func transition(to repo.Transition) func(context.Context, repo.Repositories, tar
 }
 
 var actions = map[string]action{
+	"approve": {"Approve this request?", "Approve", "text", "session approval", nil},
+	"deny":    {"Deny this request?", "Deny", "text", "session approval", nil},
 	"cancel": {
 		"Cancel this plan, and the live plans below it?", "Cancel the plan", "required", "plan version",
 		transition(repo.TransitionCancel),
@@ -64,6 +68,10 @@ func (l *look) asked() (a action, on target, back string) {
 	case "plan version":
 		on.plan, on.version = l.given("plan"), max(0, l.sequence("version"))
 		on.namespace, back = ok(l.store.Plans().Get(l.ctx, on.plan)).Namespace, "/plans/"+on.plan.String()
+	case "session approval":
+		on.session, on.approval = l.given("session"), l.r.FormValue("approval")
+		on.namespace = ok(l.store.Sessions().Get(l.ctx, on.session)).Namespace
+		return a, on, l.url("/approval", "session", on.session, "approval", on.approval)
 	case "session":
 		on.session = l.given("session")
 		on.namespace, back = ok(l.store.Sessions().Get(l.ctx, on.session)).Namespace, "/sessions/"+on.session.String()
@@ -115,6 +123,11 @@ func (l *look) act() *page {
 	if err != nil || len(cookie.Value) < 26 || subtle.ConstantTimeCompare([]byte(cookie.Value),
 		[]byte(l.r.PostFormValue("token"))) != 1 {
 		check(&live.StatusError{Status: http.StatusForbidden, Public: "The form has expired. Go back, and open it again."})
+	}
+	if l.namespace = on.namespace; a.do == nil {
+		check(l.decide(l.ctx, on))
+		http.Redirect(l.w, l.r, back, http.StatusSeeOther)
+		return nil
 	}
 	details := map[string]string{"action": l.r.FormValue("do"), "reason": on.reason}
 	if on.lease.Kind != "" {

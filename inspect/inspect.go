@@ -1,6 +1,6 @@
 // Package inspect serves pages that show what is in a store: sessions and their conversations as they grow, plans and
-// why they wait, leases, streams, the audit trail, and what slows the database down. It is for the people who run a
-// service.
+// why they wait, approvals, leases, streams, the audit trail, and what slows the database down. It is for the people
+// who run a service.
 //
 // Who may look is for the caller to say (Options.Authorize); there is no default. Each view of contents leaves an entry
 // in the audit trail. The pages need no script, and are built on the contract of package repo alone.
@@ -22,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/approval"
 	"github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -40,10 +41,11 @@ type Access struct {
 	// module have.
 	Namespace     string
 	AllNamespaces bool // instead of Namespace: everything, and the pages about the process and the database
-	// Contents: messages, metadata, values of state, parts of streams, details of the audit trail, and of plans arguments,
-	// descriptions, errors and reasons. Otherwise only names, sizes and times are shown.
+	// Contents: messages, metadata, values of state, parts of streams, details of the audit trail, of approvals subjects,
+	// texts and reasons, and of plans arguments, descriptions, errors and reasons. Otherwise only names, sizes and times
+	// are shown.
 	Contents bool
-	Actions  bool // cancel and retry plans, release leases, hold sessions
+	Actions  bool // cancel and retry plans, release leases, hold sessions, and decide what the viewer is asked
 }
 
 // Options configure an Inspector. Only Authorize is required.
@@ -52,8 +54,10 @@ type Options struct {
 	// otherwise with 403. It is asked for each request.
 	Authorize func(*http.Request) (Access, error)
 	// Redact removes from contents what nobody should see. Nil: secrets, as audit.Redactor does.
-	Redact   func(string) string
-	ReadOnly bool // nobody may do anything, whatever Authorize says
+	Redact func(string) string
+	// Approvals are those with which the service decides. The viewer's name is that of who decides.
+	Approvals approval.Options
+	ReadOnly  bool // nobody may do anything, whatever Authorize says
 	// Prefix is the path of the pages, such as "/inspect", of letters, digits and -._~, and not the name of a page.
 	// Requests may have it or be stripped of it.
 	Prefix string
@@ -99,6 +103,8 @@ func routes() map[string]func(*look) *page {
 		"GET /plans":                             (*look).plans,
 		"GET /plans/{id}":                        (*look).plan,
 		"GET /leases":                            (*look).leases,
+		"GET /approvals":                         (*look).approvals,
+		"GET /approval":                          (*look).approval,
 		"GET /streams":                           (*look).streams,
 		"GET /stream":                            (*look).stream,
 		"GET /audit":                             (*look).audit,

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/approval"
 	"github.com/seed-df90f812/agentstore/inspect"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -111,7 +112,77 @@ func filled(t testing.TB, store repo.Store) (session, plan repo.ID) {
 	}}))
 	use := repo.UseAction{Namespace: "shop", SessionID: made.ID, Arguments: []repo.ArgumentValue{{Name: "why", Value: []byte(`"` + secret + `"`)}}}
 	used := must[repo.Plan](t)(store.Plans().Use(ctx, "refund", use))
+	ask(t, store, approval.Ref{SessionID: made.ID, ID: "ask"}, "ada")
 	return made.ID, used.ID
+}
+
+// ask asks somebody in the namespace shop.
+func ask(t testing.TB, store repo.Store, ref approval.Ref, decider string) {
+	t.Helper()
+	approvals := must[*approval.Approvals](t)(approval.New(store, "shop", approval.Options{}))
+	changes := must[[]repo.StateChange](t)(approvals.InTurn(approval.NewRequest{
+		Ref: ref, Act: approval.Act{Kind: "pay", Subject: secret}, Text: secret + " text", By: "agent", Deciders: []string{decider}, Until: time.Now().Add(time.Hour),
+	}))
+	must[repo.AppendedTurn](t)(store.(interface{ In(string) repo.Store }).In("shop").Sessions().AppendTurn(t.Context(), repo.Turn{SessionID: ref.SessionID, ID: ref.ID, State: changes}))
+}
+
+// A viewer sees what waits for them, and decides that alone.
+func TestApprovals(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	session, _ := filled(t, store)
+	ask(t, store, approval.Ref{SessionID: session, ID: "bobs"}, "bob")
+	ask(t, store, approval.Ref{SessionID: session, ID: "again"}, "ada")
+	c := newClient(t, store, operator)
+	if page := c.get("/approvals?namespace=shop", http.StatusOK); !strings.Contains(page, "ask") || strings.Contains(page, "bobs") || strings.Contains(page, secret) {
+		t.Errorf("%s", page)
+	}
+	if page := c.get("/approvals?namespace=shop&for=bob", http.StatusOK); !strings.Contains(page, "bobs") {
+		t.Errorf("%s", page)
+	}
+	if page := c.get("/approvals", http.StatusOK); strings.Contains(page, "again") {
+		t.Errorf("another namespace: %s", page)
+	}
+	of := func(id string) string { return "session=" + session.String() + "&approval=" + id }
+	if page := c.get("/approval?"+of("ask"), http.StatusOK); !strings.Contains(page, "do=approve") || !strings.Contains(page, secret+" text") {
+		t.Errorf("%s", page)
+	}
+	blind := operator
+	blind.Contents, blind.Actions = false, false
+	if page := newClient(t, store, blind).get("/approval?"+of("ask"), http.StatusOK); strings.Contains(page, "do=") || strings.Contains(page, secret) {
+		t.Errorf("%s", page)
+	}
+	newClient(t, store, blind).get("/act?do=approve&"+of("ask"), http.StatusForbidden)
+	for id, want := range map[string]int{"bobs": http.StatusConflict, "ask": http.StatusSeeOther, "none": http.StatusNotFound} {
+		if status, page := c.post("/act", c.formOf("/act?do=approve&"+of(id))); status != want {
+			t.Errorf("%s: %d %s", id, status, page)
+		}
+	}
+	form := c.formOf("/act?do=deny&" + of("again"))
+	form.Set("token", strings.Repeat("A", 26))
+	if status, _ := c.post("/act", form); status != http.StatusForbidden {
+		t.Errorf("without the form's token: %d", status)
+	}
+	if status, page := c.post("/act", c.formOf("/act?do=deny&"+of("ask"))); status != http.StatusConflict || !strings.Contains(page, "approved") {
+		t.Errorf("%d %s", status, page)
+	}
+	anybody := func(context.Context, approval.Request, string) (bool, error) { return true, nil }
+	in := newClient(t, store, operator, func(o *inspect.Options) { o.Approvals.MayDecide = anybody })
+	if status, _ := in.post("/act", in.formOf("/act?do=deny&"+of("bobs"))); status != http.StatusSeeOther {
+		t.Errorf("whom the service lets decide: %d", status)
+	}
+	tenant := newClient(t, store, inspect.Access{Viewer: "ada", Namespace: "other", Contents: true, Actions: true})
+	tenant.get("/approval?"+of("ask"), http.StatusNotFound)
+	tenant.get("/act?do=deny&"+of("again"), http.StatusNotFound)
+	if page := tenant.get("/approvals?namespace=shop", http.StatusOK); strings.Contains(page, "again") {
+		t.Errorf("another tenant: %s", page)
+	}
+	approvals := must[*approval.Approvals](t)(approval.New(store, "shop", approval.Options{}))
+	for id, want := range map[string]approval.Status{"ask": approval.Approved, "again": approval.Open, "bobs": approval.Denied} {
+		if r := must[approval.Request](t)(approvals.Get(t.Context(), approval.Ref{SessionID: session, ID: id})); r.Status != want || want == approval.Approved && r.Votes[0].Reason != "because" {
+			t.Errorf("%+v", r)
+		}
+	}
 }
 
 // everyPage are the pages about what filled makes.
@@ -120,6 +191,7 @@ func everyPage(session, plan repo.ID) []string {
 		"/", "/sessions?namespace=shop", "/sessions?namespace=shop&owner=customer", "/sessions/" + session.String(), "/sessions/" + session.String() + "?branches=1",
 		"/sessions/" + session.String() + "/messages/0", "/sessions/" + session.String() + "/state", "/plans?namespace=shop", "/plans?state=queued&namespace=shop",
 		"/plans?session=" + session.String(), "/plans/" + plan.String(), "/leases", "/streams", "/streams?session=" + session.String(), "/stream?key=answer",
+		"/approvals", "/approvals?namespace=shop", "/approval?approval=ask&session=" + session.String(),
 		"/audit", "/audit?session=" + session.String(), "/search?q=" + session.String(), "/search?q=" + plan.String(), "/search?q=web/1&namespace=shop",
 		"/search?q=customer&namespace=shop", "/namespaces", "/health",
 	}

@@ -127,7 +127,7 @@ func member(name string) string { return strings.ReplaceAll(strings.ToLower(name
 
 // Navigation returns the pages that the viewer may open.
 func (l *look) Navigation() (all []value) {
-	names := []string{"Sessions", "Plans", "Leases", "Streams", "Audit"}
+	names := []string{"Sessions", "Plans", "Approvals", "Leases", "Streams", "Audit"}
 	if l.access.AllNamespaces {
 		names = append(names, "Namespaces", "Health")
 	}

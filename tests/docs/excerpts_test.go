@@ -17,10 +17,11 @@ func TestExcerpts(t *testing.T) {
 		sources []string
 		atLeast int
 	}{
-		"inspect.md":  {[]string{"inspect/example_test.go"}, 1},
-		"live.md":     {[]string{"example_stream_test.go", "live/example_test.go"}, 3},
-		"recipes.md":  {[]string{"example_recipes_test.go"}, 9},
-		"tutorial.md": {[]string{"examples/chat/main.go"}, 8},
+		"approvals.md": {[]string{"approval/example_test.go"}, 2},
+		"inspect.md":   {[]string{"inspect/example_test.go"}, 1},
+		"live.md":      {[]string{"example_stream_test.go", "live/example_test.go"}, 3},
+		"recipes.md":   {[]string{"example_recipes_test.go"}, 9},
+		"tutorial.md":  {[]string{"examples/chat/main.go"}, 8},
 	} {
 		t.Run(document, func(t *testing.T) {
 			t.Parallel()

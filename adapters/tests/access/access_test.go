@@ -27,6 +27,7 @@ import (
 	a2astore "github.com/seed-df90f812/agentstore/adapters/a2a"
 	"github.com/seed-df90f812/agentstore/adapters/adk"
 	mcpstore "github.com/seed-df90f812/agentstore/adapters/mcp"
+	"github.com/seed-df90f812/agentstore/approval"
 	"github.com/seed-df90f812/agentstore/erase"
 	"github.com/seed-df90f812/agentstore/inspect"
 	"github.com/seed-df90f812/agentstore/live"
@@ -195,6 +196,40 @@ var table = map[string]entry{
 		}
 		return nil, err
 	}},
+	"approval.New": {nothing: "gives the requests of a namespace, whose methods are asked"}, "approval.ScopeOf": {nothing: pure}, "approval.Approvals.InTurn": {nothing: pure},
+	"approval.Approvals.Ask": {nobody: true, ask: inApprovals(func(ctx context.Context, a *approval.Approvals, view repo.Store, q question, ref approval.Ref) (any, error) {
+		return nil, view.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+			_, err := a.Ask(ctx, tx, approval.NewRequest{Ref: ref, Act: approval.Act{Kind: "k"}, By: "x", Deciders: []string{q.user}, Until: time.Now().Add(time.Hour)})
+			return err
+		})
+	})},
+	"approval.Approvals.Decide": {ask: inApprovals(func(ctx context.Context, a *approval.Approvals, _ repo.Store, q question, ref approval.Ref) (any, error) {
+		return a.Decide(ctx, q.user, approval.Answer{Ref: ref, Verdict: approval.Approve})
+	})},
+	"approval.Approvals.Use": {nobody: true, ask: inApprovals(func(ctx context.Context, a *approval.Approvals, view repo.Store, _ question, ref approval.Ref) (any, error) {
+		return nil, view.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+			return a.Use(ctx, tx, ref, approval.Act{Kind: "k"})
+		})
+	})},
+	"approval.Approvals.Permit": {nobody: true, ask: inApprovals(func(ctx context.Context, a *approval.Approvals, view repo.Store, _ question, ref approval.Ref) (any, error) {
+		return nil, view.InTx(ctx, a.Permit(ref, approval.Act{Kind: "k"}))
+	})},
+	"approval.Approvals.Get": {nobody: true, ask: inApprovals(func(ctx context.Context, a *approval.Approvals, _ repo.Store, _ question, ref approval.Ref) (any, error) {
+		return a.Get(ctx, ref)
+	})},
+	"approval.Approvals.List": {quiet: "foreign stranger", ask: inApprovals(func(ctx context.Context, a *approval.Approvals, _ repo.Store, q question, _ approval.Ref) (any, error) {
+		return a.List(ctx, q.user, repo.Page{})
+	})},
+	"approval.Approvals.Count": {quiet: "foreign stranger", ask: inApprovals(func(ctx context.Context, a *approval.Approvals, _ repo.Store, q question, _ approval.Ref) (any, error) {
+		count, _, err := a.Count(ctx, q.user, 0)
+		if count > 0 {
+			return secret, err
+		}
+		return count, err
+	})},
+	"approval.Approvals.Expire": {nobody: true, quiet: "foreign empty", ask: inApprovals(func(ctx context.Context, a *approval.Approvals, _ repo.Store, _ question, _ approval.Ref) (any, error) {
+		return a.Expire(ctx, 0)
+	})},
 	"window.Estimate": {nothing: pure},
 	"window.Read": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
 		return window.Read(ctx, w.in(q).Sessions(), q.session, window.Options{Tokens: 100_000})
@@ -369,6 +404,16 @@ func inCluster(ask func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID)
 	}
 }
 
+func inApprovals(ask func(ctx context.Context, a *approval.Approvals, view repo.Store, q question, ref approval.Ref) (any, error)) func(context.Context, *world, question) (any, error) {
+	return func(ctx context.Context, w *world, q question) (any, error) {
+		a, err := approval.New(w.store, q.namespace, approval.Options{})
+		if err != nil {
+			return nil, err
+		}
+		return ask(ctx, a, w.in(q), q, approval.Ref{SessionID: q.session, ID: "ask"})
+	}
+}
+
 func inEvents(ask func(ctx context.Context, e *mcpstore.EventStore, name string) (any, error)) func(context.Context, *world, question) (any, error) {
 	return func(ctx context.Context, w *world, q question) (any, error) {
 		e, err := mcpstore.NewEventStore(w.in(q).Streams(), 0)
@@ -440,6 +485,15 @@ func newWorld(t *testing.T, databaseURL string) *world {
 	must[[]repo.Message](t)(a.Sessions().Append(ctx, w.id, repo.NewMessage{Role: repo.RoleUser, Content: secret}))
 	must[[]repo.ScopeVersion](t)(a.State().Change(ctx, []repo.StateChange{{Scope: repo.Scope{SessionID: w.id}, Key: "k", Value: []byte(`"` + secret + `"`)}}))
 	if err := newPlan(ctx, a, "a", secret); err != nil {
+		t.Fatal(err)
+	}
+	hers := must[*approval.Approvals](t)(approval.New(w.store, "a", approval.Options{}))
+	if err := a.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+		_, err := hers.Ask(ctx, tx, approval.NewRequest{
+			Ref: approval.Ref{SessionID: w.id, ID: "ask"}, Act: approval.Act{Kind: "k"}, Text: secret, By: "x", Deciders: []string{"jane"}, Until: time.Now().Add(time.Hour),
+		})
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	w.stream = must[repo.Stream](t)(a.Streams().Open(ctx, repo.NewStream{Key: "s", Owner: "jane", Session: w.id}))
@@ -536,7 +590,7 @@ func TestTableIsWhole(t *testing.T) {
 	known := maps.Clone(table)
 	for folder, all := range map[string]bool{
 		"": false, "repo": false, "repo/adapter": false, "observe": false, "otelagentstore": false, "live": false, "inspect": false, "retention": false,
-		"erase": false, "window": false, "audit": false, "adapters/a2a": true, "adapters/mcp": true, "adapters/adk": true,
+		"erase": false, "window": false, "approval": false, "audit": false, "adapters/a2a": true, "adapters/mcp": true, "adapters/adk": true,
 	} {
 		names, err := functions("../../../"+folder, all)
 		if err != nil || len(names) == 0 {

@@ -102,7 +102,7 @@ func (e edited) line() int { return 1 + strings.Count(e.text[:e.edits[0].from], 
 func all() (all []mutant) {
 	for _, area := range [][]mutant{
 		schedulerMutants, outcomeMutants, appendMutants, turnMutants, historyMutants, sessionMutants, viewMutants, stateMutants, planMutants, claimMutants,
-		leaseMutants, streamMutants, inspectorMutants, followMutants, auditMutants, schemaMutants, migrationMutants,
+		leaseMutants, streamMutants, approvalMutants, inspectorMutants, followMutants, auditMutants, schemaMutants, migrationMutants,
 	} {
 		all = append(all, area...)
 	}

@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	urfave "github.com/urfave/cli/v3"
 
+	"github.com/seed-df90f812/agentstore/approval"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -21,6 +24,7 @@ var inNamespace = map[string]struct {
 	"session tail": {arguments: "--key k --contents"}, "session export": {arguments: "--key k"}, "session delete": {arguments: "--key k --yes"},
 	"plan list": {quiet: true}, "action list": {quiet: true}, "state list": {arguments: "app", quiet: true}, "state get": {arguments: "k app"},
 	"state erase": {arguments: "app --yes", quiet: true}, "lease list": {quiet: true}, "lease release": {arguments: "job a --yes"},
+	"approval list": {arguments: "--for bob", quiet: true}, "approval approve": {arguments: "SESSION call --as bob"}, "approval deny": {arguments: "SESSION call --as bob"},
 	"stream show": {arguments: "s"}, "stream tail": {arguments: "s --contents"},
 	"erase subject": {arguments: "--owner nobody --key-file /none"}, // tests/postgres, package erase
 	"inspect":       {arguments: "--listen none"},                   // adapters/tests/access
@@ -55,12 +59,23 @@ func TestCommandsOfOtherNamespaces(t *testing.T) {
 	must[repo.Lease](t)(a.Leases().Acquire(ctx, repo.NewLease{Key: repo.LeaseKey{Kind: "job", Name: "a"}, Owner: secret}))
 	stream := must[repo.Stream](t)(a.Streams().Open(ctx, repo.NewStream{Key: "s", Owner: secret}))
 	must[int64](t)(a.Streams().Append(ctx, stream, []byte(secret)))
+	approvals := must[*approval.Approvals](t)(approval.New(d.store, "a", approval.Options{}))
+	if err := a.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+		_, err := approvals.Ask(ctx, tx, approval.NewRequest{
+			Ref: approval.Ref{SessionID: session.ID, ID: "call"}, Act: approval.Act{Kind: "pay", Subject: secret}, Text: secret,
+			By: "anna", Deciders: []string{"bob"}, Until: time.Now().Add(time.Hour),
+		})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
 	theirs := func() string {
 		state := must[repo.StatePage](t)(a.State().List(ctx, repo.Scope{Name: "app"}, "", repo.Page{}))
 		sessions := must[repo.List[repo.Session]](t)(a.Sessions().List(ctx, repo.SessionFilter{AnyOwner: true}, repo.Page{}))
 		leases := must[repo.List[repo.Lease]](t)(a.Leases().List(ctx, repo.LeaseFilter{}, repo.Page{}))
 		plans := must[repo.List[repo.Plan]](t)(a.Plans().List(ctx, repo.PlanFilter{}, repo.Page{}))
-		return fmt.Sprint(state, sessions, leases, plans, must[repo.Stream](t)(a.Streams().Get(ctx, "s")))
+		request := must[approval.Request](t)(approvals.Get(ctx, approval.Ref{SessionID: session.ID, ID: "call"}))
+		return fmt.Sprint(state, sessions, leases, plans, request, must[repo.Stream](t)(a.Streams().Get(ctx, "s")))
 	}
 	before, known := theirs(), map[string]bool{}
 	eachCommand(func(path string, command *urfave.Command) {
@@ -74,7 +89,7 @@ func TestCommandsOfOtherNamespaces(t *testing.T) {
 			return
 		}
 		for _, namespace := range []string{"b", ""} {
-			code, stdout, stderr := d.execute(append(strings.Fields(path+" "+ask.arguments), "--namespace", namespace)...)
+			code, stdout, stderr := d.execute(append(strings.Fields(path+" "+strings.ReplaceAll(ask.arguments, "SESSION", session.ID.String())), "--namespace", namespace)...)
 			if strings.Contains(stdout+stderr, secret) {
 				t.Errorf("%s in %q tells %s%s", path, namespace, stdout, stderr)
 			}

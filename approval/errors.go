@@ -1,0 +1,64 @@
+package approval
+
+import (
+	"fmt"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// StatusError reports that a request does not allow what was to be done: it has another outcome already, or it is not
+// approved, or for another act. It matches repo.ErrConflict.
+type StatusError struct {
+	Ref
+	Status  Status
+	By      []string // who has decided, in the order of their votes; none: nobody has, or it has expired
+	Differs string   // of Use: "kind", "subject" or "arguments", which differ from what was asked; empty: none does
+}
+
+func (e *StatusError) Error() string {
+	switch {
+	case e.Differs != "":
+		return fmt.Sprintf("%v is for another act: its %s differs", e.Ref, e.Differs)
+	case len(e.By) > 0:
+		return fmt.Sprintf("%v is %s, by %q", e.Ref, e.Status, e.By)
+	}
+	return fmt.Sprintf("%v is %s", e.Ref, e.Status)
+}
+
+func (e *StatusError) Is(target error) bool { return target == repo.ErrConflict }
+
+// ForbiddenError reports that somebody may not decide. It matches repo.ErrConflict.
+type ForbiddenError struct {
+	Ref
+	By string
+}
+
+func (e *ForbiddenError) Error() string {
+	return fmt.Sprintf("%v is not for %q to decide", e.Ref, e.By)
+}
+func (e *ForbiddenError) Is(target error) bool { return target == repo.ErrConflict }
+
+// ForeignError reports a request that was not asked here as it is stored: it came with the import of a session, or
+// somebody has changed the session's state. It can be neither decided nor used. It matches repo.ErrConflict.
+type ForeignError struct{ Ref }
+
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("%v was not asked in this store as it is stored: ask again with another id", e.Ref)
+}
+func (e *ForeignError) Is(target error) bool { return target == repo.ErrConflict }
+
+// String returns what errors call the request.
+func (r Ref) String() string { return fmt.Sprintf("approval %q of session %v", r.ID, r.SessionID) }
+
+func notFound(ref Ref) error { return &repo.NotFoundError{Kind: "approval", Name: ref.ID} }
+
+// statusError is the error of a request at its status.
+func statusError(r Request) *StatusError {
+	e := &StatusError{Ref: r.Ref, Status: r.Status}
+	for _, v := range r.Votes {
+		if approved := r.Status == Approved || r.Status == Used; r.Status != Expired && (v.Verdict == Approve) == approved {
+			e.By = append(e.By, v.By)
+		}
+	}
+	return e
+}

@@ -1,0 +1,90 @@
+package approval
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// Expire lets requests and unused approvals expire whose time has passed by the database's clock, up to limit (zero:
+// 100), and returns how many. It also removes what deleted sessions have left in lists. Nobody needs it for a decision
+// or a use to be refused: it wakes those plans that are not due by themselves, calls Options.Decided, and shortens
+// lists. Call it now and then, in any process, and again while it returns limit. What fails, such as Options.Decided, is
+// left, and the others expire; the errors are joined.
+func (a *Approvals) Expire(ctx context.Context, limit int) (expired int, err error) {
+	if limit <= 0 {
+		limit = 100
+	}
+	now, err := a.now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var failed []error
+	first := rand.N(shards) // so that nothing waits for ever behind what fails
+	for n := range shards {
+		scope := shard((first + n) % shards)
+		for page := (repo.Page{Limit: min(limit, repo.MaxPageSize)}); ; {
+			found, err := a.store.State().List(ctx, scope, "", page)
+			if err != nil {
+				return expired, errors.Join(append(failed, err)...)
+			}
+			for _, entry := range found.Values {
+				until, ref, ok := parseEntry(entry.Key)
+				if !ok || until > now || expired+len(failed) >= limit {
+					found.Next = ""
+					break
+				}
+				done, err := a.expire(ctx, scope, entry, ref)
+				switch {
+				case err != nil:
+					failed = append(failed, err)
+				case done:
+					expired++
+				}
+			}
+			if page.After = found.Next; page.After == "" {
+				break
+			}
+		}
+	}
+	return expired, errors.Join(failed...)
+}
+
+// now returns the database's time as it is in keys.
+func (a *Approvals) now(ctx context.Context) (string, error) {
+	clock := repo.StateChange{Scope: repo.Scope{Name: "approval/clock"}, Key: "now", Value: json.RawMessage("true")}
+	if _, err := a.store.State().Change(ctx, []repo.StateChange{clock}); err != nil {
+		return "", err
+	}
+	at, err := a.store.State().Get(ctx, clock.Scope, clock.Key)
+	return at.UpdatedAt.UTC().Format(timeLayout), err
+}
+
+// expire ends one request, or removes what a deleted session, or an import over it, has left.
+func (a *Approvals) expire(ctx context.Context, scope repo.Scope, entry repo.StateValue, ref Ref) (bool, error) {
+	r, err := load(ctx, a.store.State(), ref)
+	_, foreign := errors.AsType[*ForeignError](err)
+	switch {
+	case err == nil && r.seal != 0:
+		m := &step{was: r, to: r.Request}
+		m.to.Status = Expired
+		err = a.commit(ctx, "", []*step{m})
+	case err == nil || foreign || errors.Is(err, repo.ErrNotFound):
+		changes := []repo.StateChange{{Scope: scope, Key: entry.Key, Op: repo.StateRemove, IfVersion: &entry.Version}}
+		var left seal
+		if json.Unmarshal(entry.Value, &left) == nil {
+			for _, name := range left.For {
+				changes = append(changes,
+					repo.StateChange{Scope: repo.Scope{Name: ScopeOf(name)}, Key: entry.Key, Op: repo.StateRemove})
+			}
+		}
+		_, err = a.store.State().Change(ctx, changes)
+	}
+	if _, changed := errors.AsType[*repo.VersionConflictError](err); changed { // somebody else is at it
+		return false, nil
+	}
+	return err == nil, err
+}

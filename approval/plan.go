@@ -1,0 +1,85 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// maxDelay is the most that a plan is delayed by: the store's own bound.
+const maxDelay = 10 * 365 * 24 * time.Hour
+
+// block makes the plan of a request, which was changed just now, wait.
+func block(ctx context.Context, tx repo.Repositories, r Request, fence int64) error {
+	if r.PlanID.IsZero() {
+		return nil
+	}
+	plan, err := tx.Plans().Get(ctx, r.PlanID)
+	if err != nil {
+		return err
+	}
+	refused := &repo.RefusedError{Kind: "plan", ID: plan.ID}
+	switch plan.State {
+	case repo.PlanProcessing:
+		_, err = tx.Plans().Transition(ctx, plan.ID, repo.TransitionSnooze, repo.Cause{
+			Version: plan.Version, Actor: r.By, Fence: fence, Reason: fmt.Sprintf("waits for the approval %q", r.ID),
+			Delay: min(r.Until.Sub(r.UpdatedAt), maxDelay),
+		})
+		return err
+	case repo.PlanComplete:
+		return nil
+	case repo.PlanQueued:
+		if !plan.NotBefore.Before(r.Until) {
+			return nil
+		}
+		refused.Reason = "is queued, and due before the approval expires"
+	default:
+		refused.Reason = "has ended"
+	}
+	return refused
+}
+
+// wake lets the plan of a request go on, which has an outcome. A plan that is gone, or that somebody else has moved,
+// needs no waking.
+func wake(ctx context.Context, tx repo.Repositories, r Request, by string) error {
+	if r.PlanID.IsZero() {
+		return nil
+	}
+	err := move(ctx, tx.Plans(), r, by)
+	if _, moved := errors.AsType[*repo.TransitionConflictError](err); moved || errors.Is(err, repo.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+func move(ctx context.Context, plans repo.Plans, r Request, by string) error {
+	plan, err := plans.Get(ctx, r.PlanID)
+	if err != nil {
+		return err
+	}
+	cause := repo.Cause{Version: plan.Version, Actor: by, Reason: fmt.Sprintf("the approval %q is %s", r.ID, r.Status)}
+	switch {
+	case plan.State == repo.PlanComplete && r.Status == Approved:
+		phases := plan.Phases
+		if len(phases) == 0 {
+			phases = []repo.Phase{repo.PhaseStrategize, repo.PhaseExecute, repo.PhaseApply}
+		}
+		to := repo.TransitionApply
+		if next := slices.Index(phases, plan.Phase) + 1; next < len(phases) && phases[next] == repo.PhaseExecute {
+			to = repo.TransitionExecute
+		}
+		_, err = plans.Transition(ctx, plan.ID, to, cause)
+	case plan.State == repo.PlanComplete:
+		_, err = plans.Transition(ctx, plan.ID, repo.TransitionCancel, cause)
+	case plan.State == repo.PlanQueued && !plan.NotBefore.IsZero() && r.Status != Expired: // when it is due by itself
+		if plan, err = plans.Transition(ctx, plan.ID, repo.TransitionStart, cause); err == nil {
+			cause.Version = plan.Version
+			_, err = plans.Transition(ctx, plan.ID, repo.TransitionSnooze, cause)
+		}
+	}
+	return err
+}
