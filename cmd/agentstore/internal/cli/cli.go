@@ -25,6 +25,7 @@ func commands(world invocation) []*urfave.Command {
 		actionCommand(world),
 		stateCommand(world),
 		leaseCommand(world),
+		usageCommand(world),
 		retentionCommand(world),
 		eraseCommand(world),
 		streamCommand(world),
