@@ -35,6 +35,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/adapter"
 	"github.com/seed-df90f812/agentstore/retention"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
+	"github.com/seed-df90f812/agentstore/usage"
 	"github.com/seed-df90f812/agentstore/window"
 )
 
@@ -230,6 +231,16 @@ var table = map[string]entry{
 	"approval.Approvals.Expire": {nobody: true, quiet: "foreign empty", ask: inApprovals(func(ctx context.Context, a *approval.Approvals, _ repo.Store, _ question, _ approval.Ref) (any, error) {
 		return a.Expire(ctx, 0)
 	})},
+	"usage.Count": {nothing: pure}, "usage.DayOf": {nothing: pure}, "usage.Scopes": {nothing: pure},
+	"usage.Report": {nobody: true, quiet: "foreign empty", ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return usage.Report(ctx, w.in(q).State(), usage.Query{From: "2026-03-01", To: "2026-03-31", By: []usage.Dimension{usage.ByModel}})
+	}},
+	"usage.Fold": {nobody: true, quiet: "foreign empty", ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return nil, usage.Fold(ctx, w.in(q).State(), "2026-03-01", "2026-03-31")
+	}},
+	"usage.Forget": {nobody: true, quiet: "foreign empty", ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return usage.Forget(ctx, w.in(q).State(), "2026-03-01", "2026-03-31")
+	}},
 	"window.Estimate": {nothing: pure},
 	"window.Read": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
 		return window.Read(ctx, w.in(q).Sessions(), q.session, window.Options{Tokens: 100_000})
@@ -484,7 +495,8 @@ func newWorld(t *testing.T, databaseURL string) *world {
 	w.id = must[repo.Session](t)(a.Sessions().Create(ctx, repo.NewSession{Key: "k", Owner: "jane", Metadata: []byte(`{"m":"` + secret + `"}`)})).ID
 	must[[]repo.Message](t)(a.Sessions().Append(ctx, w.id, repo.NewMessage{Role: repo.RoleUser, Content: secret}))
 	must[[]repo.ScopeVersion](t)(a.State().Change(ctx, []repo.StateChange{{Scope: repo.Scope{SessionID: w.id}, Key: "k", Value: []byte(`"` + secret + `"`)}}))
-	if err := newPlan(ctx, a, "a", secret); err != nil {
+	turn := repo.Turn{SessionID: w.id, ID: "counted"}
+	if err := errors.Join(usage.Count(&turn, usage.Use{Day: "2026-03-31", Model: secret}), newPlan(ctx, a, "a", secret)); err != nil {
 		t.Fatal(err)
 	}
 	hers := must[*approval.Approvals](t)(approval.New(w.store, "a", approval.Options{}))
@@ -496,6 +508,7 @@ func newWorld(t *testing.T, databaseURL string) *world {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	must[repo.AppendedTurn](t)(a.Sessions().AppendTurn(ctx, turn))
 	w.stream = must[repo.Stream](t)(a.Streams().Open(ctx, repo.NewStream{Key: "s", Owner: "jane", Session: w.id}))
 	must[int64](t)(a.Streams().Append(ctx, w.stream, []byte(secret)))
 	jane := question{namespace: "a", user: "jane", name: "k"}
@@ -543,6 +556,9 @@ func (w *world) hers() string {
 		fmt.Fprintf(all, "%+v\n", must[repo.Stream](w.T)(w.store.In("a").Streams().Get(ctx, key)))
 	}
 	fmt.Fprintf(all, "%+v\n", must[[]repo.ScopeState](w.T)(w.store.State().Read(ctx, adk.UserScope("a", "jane"))))
+	for _, name := range must[[]string](w.T)(usage.Scopes("2026-03-31", "2026-03-31")) {
+		fmt.Fprintf(all, "%+v\n", must[repo.StatePage](w.T)(w.store.In("a").State().List(ctx, repo.Scope{Name: name}, "", repo.Page{})))
+	}
 	return all.String()
 }
 
@@ -590,7 +606,7 @@ func TestTableIsWhole(t *testing.T) {
 	known := maps.Clone(table)
 	for folder, all := range map[string]bool{
 		"": false, "repo": false, "repo/adapter": false, "observe": false, "otelagentstore": false, "live": false, "inspect": false, "retention": false,
-		"erase": false, "window": false, "approval": false, "audit": false, "adapters/a2a": true, "adapters/mcp": true, "adapters/adk": true,
+		"erase": false, "window": false, "usage": false, "approval": false, "audit": false, "adapters/a2a": true, "adapters/mcp": true, "adapters/adk": true,
 	} {
 		names, err := functions("../../../"+folder, all)
 		if err != nil || len(names) == 0 {

@@ -26,6 +26,7 @@ var parts = []struct{ prefix, name string }{
 	{"repo/repotest/", "tests"},
 	{"window/windowtest/", "tests"},
 	{"approval/approvaltest/", "tests"},
+	{"usage/usagetest/", "tests"},
 	{"internal/await/", "tests"},
 	{"tests/", "tests"},
 }
