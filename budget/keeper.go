@@ -16,7 +16,8 @@ import (
 type Options struct {
 	// ClockAge is how old a reading of the database's clock may be, from which a Keeper computes the time. Zero: a minute.
 	ClockAge time.Duration
-	// Keep is how long after its begin Sweep keeps what was used in a day or a month, at least KeepAtLeast. Zero: for ever.
+	// Keep is how long after its begin Sweep keeps what was used in a day or a month, at least
+	// KeepAtLeast. Zero: for ever.
 	Keep time.Duration
 }
 
@@ -25,10 +26,11 @@ const KeepAtLeast = 31*24*time.Hour + MaxLife
 
 // Keeper keeps budgets in a store. Those of a view are in its namespace. It is safe for concurrent use.
 type Keeper struct {
-	Options
+	store   repo.Store
+	options Options
 
-	store repo.Store
-	clock clock
+	reading chan struct{} // has an element while somebody reads or uses the last reading
+	last    reading       // of the clock
 
 	mu    sync.Mutex
 	swept map[string]time.Time // by the name: when a refusal made this process look for what has expired
@@ -36,13 +38,13 @@ type Keeper struct {
 
 // New returns a Keeper. It reads and writes nothing. Errors: InvalidError.
 func New(store repo.Store, options Options) (*Keeper, error) {
-	k := &Keeper{Options: options, store: store, swept: map[string]time.Time{}}
-	k.clock = clock{store: store, age: cmp.Or(options.ClockAge, time.Minute), turn: make(chan struct{}, 1)}
-	return k, cmp.Or(
+	err := cmp.Or(
 		invalidIf(store == nil, "store", "is nil"),
 		invalidIf(options.ClockAge < 0, "clock_age", "is negative"),
 		invalidIf(options.Keep != 0 && options.Keep < KeepAtLeast, "keep", "is below 61 days"),
 	)
+	options.ClockAge = cmp.Or(options.ClockAge, time.Minute)
+	return &Keeper{store: store, options: options, reading: make(chan struct{}, 1), swept: map[string]time.Time{}}, err
 }
 
 // attempts bounds how often a call finds that another one has moved a record, or reads the clock.
@@ -56,7 +58,7 @@ const attempts = 3
 // Errors: InvalidError; ExceededError; ExistsError if another request has the id; those of State.Change. After
 // ErrUnknownOutcome repeat it with the same id.
 func (k *Keeper) Reserve(ctx context.Context, request Request) (Reservation, error) {
-	_, r, err := k.reserve(ctx, request, k.alone)
+	_, r, err := k.reserve(ctx, request, nil)
 	return r, err
 }
 
@@ -69,7 +71,7 @@ func (k *Keeper) Reserve(ctx context.Context, request Request) (Reservation, err
 func (k *Keeper) ReserveTurn(ctx context.Context, turn repo.Turn, request Request) (
 	repo.AppendedTurn, Reservation, error,
 ) {
-	return k.reserve(ctx, request, k.with(turn))
+	return k.reserve(ctx, request, &turn)
 }
 
 // writer makes changes, in a turn or alone: then Scopes is all that it returns, and Repeated if there are none.
@@ -91,10 +93,15 @@ func (k *Keeper) with(turn repo.Turn) writer {
 	}
 }
 
-func (k *Keeper) reserve(ctx context.Context, request Request, write writer) (repo.AppendedTurn, Reservation, error) {
+// reserve reserves in a turn, or alone. A reservation that is there already does not mean that the turn is.
+func (k *Keeper) reserve(ctx context.Context, request Request, in *repo.Turn) (repo.AppendedTurn, Reservation, error) {
 	r, changes, err := k.Propose(ctx, request)
 	if err != nil {
 		return repo.AppendedTurn{}, Reservation{}, err
+	}
+	write := k.alone
+	if in != nil {
+		write = k.with(*in)
 	}
 	appended, err := write(ctx, changes)
 	if exceeded, is := errors.AsType[*ExceededError](r.refusal(err)); is {
@@ -112,8 +119,8 @@ func (k *Keeper) reserve(ctx context.Context, request Request, write writer) (re
 		return appended, Reservation{}, r.refusal(err)
 	}
 	stored, err := k.Find(ctx, r.Parts[0].Name, r.ID)
-	if !appended.Repeated && (err == nil && !r.same(stored) || errors.Is(err, repo.ErrNotFound)) {
-		err = &repo.ExistsError{Kind: "reservation", Name: r.ID, Field: "request"}
+	if !appended.Repeated && (errors.Is(err, repo.ErrNotFound) || err == nil && (in != nil || !r.same(stored))) {
+		return appended, Reservation{}, &repo.ExistsError{Kind: "reservation", Name: r.ID, Field: "request"}
 	}
 	return appended, stored, err
 }
@@ -122,16 +129,13 @@ func (k *Keeper) reserve(ctx context.Context, request Request, write writer) (re
 // begins afterwards. Give the changes to State.Change there, and what that returns to Wrote. LimitExceededError is
 // there for a limit, and VersionConflictError for an id that has a reservation. Errors: InvalidError; the store's.
 func (k *Keeper) Propose(ctx context.Context, request Request) (Reservation, []repo.StateChange, error) {
-	now, err := k.clock.now(ctx)
+	now, err := k.now(ctx)
 	if err != nil {
 		return Reservation{}, nil, err
 	}
 	r, err := propose(request, now)
-	if err != nil {
-		return Reservation{}, nil, err
-	}
-	changes, err := r.opening()
-	return r, changes, err
+	changes, failed := r.opening()
+	return r, changes, cmp.Or(err, failed)
 }
 
 // Find returns the reservation with this id that is held under a name, so that a process can settle what another one
@@ -155,12 +159,10 @@ func (k *Keeper) locate(ctx context.Context, r Reservation) (Reservation, error)
 		if err = cmp.Or(err, failed); err != nil {
 			return r, err
 		}
-		p.Version, p.Expired = 0, expired.Equal(r.At)
-		switch {
-		case held.At.Equal(r.At):
-			p.Version, p.Expired = version, false
-		case p.Expired:
-			p.Version = later
+		if p.Version, p.Expired = 0, false; held.At.Equal(r.At) {
+			p.Version = version
+		} else if expired.Equal(r.At) {
+			p.Version, p.Expired = later, true
 		}
 	}
 	return r, nil

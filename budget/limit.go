@@ -75,18 +75,16 @@ func (l Limit) instance(at time.Time) (instance string, until time.Time, err err
 	if err != nil || l.Zone == "Local" {
 		return "", until, invalidIf(true, "zone", "is not in the time zone database of this machine")
 	}
+	layout := layouts[l.Period]
 	at = at.In(zone)
-	year, month, day := at.Date()
-	switch l.Period {
-	case Day:
-		day++
-	case Month:
-		month, day = month+1, 1
-	default:
+	if layout == "" {
 		return "", until, nil
 	}
-	layout := layouts[l.Period]
-	instance, until = at.Format(layout), time.Date(year, month, day, 0, 0, 0, 0, zone)
+	year, month, day := at.Date()
+	if l.Period == Month {
+		month, day = month+1, 0
+	}
+	instance, until = at.Format(layout), time.Date(year, month, day+1, 0, 0, 0, 0, zone)
 	for until.Format(layout) == instance { // a day may begin later than at midnight
 		until = until.Add(time.Hour / 4)
 	}

@@ -23,12 +23,10 @@ func (a Amount) check(field string) error {
 	return invalidIf(a.Cost < 0 || a.Tokens < 0, field, "is negative")
 }
 
-// Price returns what a call of a model with so many tokens costs; false: it does not know the model.
-type Price func(model string, input, output int64) (repo.Cost, bool)
-
 // Prices has the caller's prices.
 type Prices struct {
-	Price Price
+	// Price returns what a call of a model with so many tokens costs; false: it does not know the model.
+	Price func(model string, input, output int64) (repo.Cost, bool)
 	// AllowUnknown lets a model without a price cost nothing. Its tokens are counted.
 	AllowUnknown bool
 }

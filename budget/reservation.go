@@ -50,8 +50,8 @@ func (p Part) key() string {
 	return usedPrefix + repo.JoinKey(string(p.Unit), string(p.Period), p.Zone, p.Instance)
 }
 
-// A reservation's record, under each of its names, has a key that begins so: while it is held, and after it has expired.
-// The first has the reservation, and the second its At.
+// A reservation's record, under each of its names, has a key that begins so: while it is held, and after it has
+// expired. The first has the reservation, and the second its At.
 const (
 	heldPrefix    = "held/"
 	expiredPrefix = "expired/"
@@ -61,23 +61,21 @@ const (
 // propose returns the reservation of a request at a time.
 func propose(request Request, now time.Time) (Reservation, error) {
 	r := Reservation{ID: request.ID, At: now.UTC(), Life: cmp.Or(request.Life, DefaultLife), Most: request.Most}
-	count := len(request.Limits)
 	err := cmp.Or(
 		invalidIf(r.ID == "", "id", "is empty"),
 		invalidIf(len(r.ID) > repo.MaxNameBytes, "id", "is too long"),
-		invalidIf(count == 0 || count > MaxLimits, "limits", "are none or too many"),
+		invalidIf(len(request.Limits) == 0 || len(request.Limits) > MaxLimits, "limits", "are none or too many"),
 		invalidIf(r.Life < MinLife || r.Life > MaxLife, "life", "is below a second or above 30 days"),
 		r.Most.check("most"),
 	)
 	seen := map[Limit]bool{}
 	for _, l := range request.Limits {
 		limit, invalid := l.normal()
-		err = cmp.Or(err, invalid)
-		p := Part{Limit: limit}
-		p.Instance, _, invalid = limit.instance(now)
+		instance, _, failed := limit.instance(now)
+		r.Parts = append(r.Parts, Part{Limit: limit, Instance: instance})
 		limit.Max = 0
-		err = cmp.Or(err, invalid, invalidIf(seen[limit], "limits", "count the same twice"))
-		seen[limit], r.Parts = true, append(r.Parts, p)
+		err = cmp.Or(err, invalid, failed, invalidIf(seen[limit], "limits", "count the same twice"))
+		seen[limit] = true
 	}
 	return r, err
 }
@@ -98,8 +96,7 @@ func (r Reservation) has(expired bool) bool {
 
 // isFirst reports whether a part is the first one of its name.
 func (r Reservation) isFirst(part int) bool {
-	name := r.Parts[part].Name
-	return slices.IndexFunc(r.Parts, func(p Part) bool { return p.Name == name }) == part
+	return slices.IndexFunc(r.Parts, func(p Part) bool { return p.Name == r.Parts[part].Name }) == part
 }
 
 // opening returns the changes that reserve.
@@ -118,13 +115,11 @@ func (r Reservation) opening() (changes []repo.StateChange, err error) {
 // closing returns the changes that settle, as far as the reservation has records.
 func (r Reservation) closing(use Use) (changes []repo.StateChange) {
 	for i, p := range r.Parts {
-		gone := repo.StateChange{Scope: scopeOf(p.Name), Key: heldPrefix + r.ID, Op: repo.StateRemove, IfVersion: &p.Version}
-		by := use.of(p.Unit)
+		key, by := heldPrefix+r.ID, use.of(p.Unit)-r.Most.of(p.Unit)
 		if p.Expired {
-			gone.Key = expiredPrefix + r.ID
-		} else {
-			by -= r.Most.of(p.Unit)
+			key, by = expiredPrefix+r.ID, use.of(p.Unit)
 		}
+		gone := repo.StateChange{Scope: scopeOf(p.Name), Key: key, Op: repo.StateRemove, IfVersion: &p.Version}
 		if p.Version > 0 && r.isFirst(i) {
 			changes = append(changes, gone)
 		}

@@ -24,9 +24,10 @@ type Settled struct {
 	Repeated bool // it was settled or released before: nothing was changed now, whatever the amounts
 }
 
-// Settle replaces what was reserved by what was used, under all limits or none, in the periods of the reservation.
-// It may be repeated. Less than was reserved is never refused, also if a limit was lowered since. What is more, or late,
-// is added if all limits, as they were when it was reserved, allow it.
+// Settle replaces what was reserved by what was used, under all limits or none, in the periods of the reservation. It
+// may be repeated. Less than was reserved is never refused, also if a limit was lowered since. What is more, or late,
+// is added if all limits, as they were when it was reserved, allow it. The keeper must be of the namespace in which it
+// was reserved: another one takes it for settled.
 //
 // Errors: ExceededError: the reservation stays as it is; settle it with Use.Over, since the money is spent.
 // NotFoundError of the kind "reservation": it ended so long ago that nobody knows whether it was settled.
@@ -54,8 +55,7 @@ func (k *Keeper) SettleTurn(ctx context.Context, turn repo.Turn, r Reservation, 
 func (k *Keeper) settle(ctx context.Context, r Reservation, use Use, write writer) (
 	appended repo.AppendedTurn, settled Settled, err error,
 ) {
-	stored := r.has(false) || r.has(true)
-	err = cmp.Or(invalidIf(r.ID == "" || !stored, "reservation", "was not stored"), use.check("use"))
+	err = cmp.Or(invalidIf(r.ID == "" || !r.has(false) && !r.has(true), "reservation", "was not stored"), use.check("use"))
 	for i := 0; err == nil; i++ {
 		changes := r.closing(use)
 		appended, err = write(ctx, changes)
@@ -88,7 +88,7 @@ func (k *Keeper) relocate(ctx context.Context, r Reservation) (Reservation, erro
 	if err != nil || found.has(true) || found.has(false) {
 		return found, err
 	}
-	now, err := k.clock.now(ctx)
+	now, err := k.now(ctx)
 	if now.After(r.At.Add(r.Life + remembered - 24*time.Hour)) {
 		err = &repo.NotFoundError{Kind: "reservation", Name: r.ID, Gone: true}
 	}

@@ -16,7 +16,7 @@ import (
 //
 // Errors: those of State.List and State.Change, with the number so far.
 func (k *Keeper) Sweep(ctx context.Context, names ...string) (expired int, err error) {
-	now, err := k.clock.now(ctx)
+	now, err := k.now(ctx)
 	for i := 0; err == nil && i < len(names); i++ {
 		var n int
 		n, err = k.sweep(ctx, names[i], "", now)
@@ -25,8 +25,8 @@ func (k *Keeper) Sweep(ctx context.Context, names ...string) (expired int, err e
 	return expired, err
 }
 
-// sweepInterval is how often refusals make a process look for what has expired under a name, and maxSwept how many names
-// it remembers.
+// sweepInterval is how often refusals make a process look for what has expired under a name, and maxSwept how many
+// names it remembers.
 const sweepInterval, maxSwept = time.Second, 10_000
 
 // sweepRefused sweeps a name under which something was refused, unless this process did so just now: otherwise all that
@@ -69,8 +69,8 @@ func (k *Keeper) sweep(ctx context.Context, name, prefix string, now time.Time) 
 }
 
 // outdated returns the changes that remove a key under a name, or none if it is needed.
-func (k *Keeper) outdated(ctx context.Context, name string, v repo.StateValue, now time.Time) (
-	changes []repo.StateChange, err error,
+func (k *Keeper) outdated(ctx context.Context, name string, v repo.StateValue, now time.Time) ([]repo.StateChange,
+	error,
 ) {
 	gone := []repo.StateChange{{Scope: scopeOf(name), Key: v.Key, Op: repo.StateRemove, IfVersion: &v.Version}}
 	of := append(adapter.SplitKey(v.Key), "", "", "", "") // a key of somebody else's may have fewer parts
@@ -80,31 +80,27 @@ func (k *Keeper) outdated(ctx context.Context, name string, v repo.StateValue, n
 			return gone, nil
 		}
 	case usedPrefix:
-		first, _, err := Limit{Period: Period(of[2]), Zone: of[3]}.instance(now.Add(-k.Keep))
-		if k.Keep > 0 && err == nil && of[4] < first {
+		first, _, err := Limit{Period: Period(of[2]), Zone: of[3]}.instance(now.Add(-k.options.Keep))
+		if k.options.Keep > 0 && err == nil && of[4] < first {
 			return gone, nil
 		}
 	case heldPrefix:
 		var r Reservation
 		if json.Unmarshal(v.Value, &r) != nil || now.Before(v.UpdatedAt.Add(r.Life)) {
-			return nil, nil
+			return nil, nil //nolint:nilerr // what cannot be read is somebody else's
 		}
-		if r, err = k.locate(ctx, r); err != nil || r.has(true) { // another was faster
+		r, err := k.locate(ctx, r)
+		if err != nil || r.has(true) { // another was faster
 			return nil, err
 		}
-		return r.expiring()
+		changes := r.closing(Use{})
+		text, err := json.Marshal(r.At)
+		for i, p := range r.Parts {
+			if p.Version > 0 && r.isFirst(i) {
+				changes = append(changes, repo.StateChange{Scope: scopeOf(p.Name), Key: expiredPrefix + r.ID, Value: text})
+			}
+		}
+		return changes, err
 	}
 	return nil, nil
-}
-
-// expiring returns the changes that give back what was reserved, and remember that.
-func (r Reservation) expiring() ([]repo.StateChange, error) {
-	changes := r.closing(Use{})
-	text, err := json.Marshal(r.At)
-	for i, p := range r.Parts {
-		if p.Version > 0 && r.isFirst(i) {
-			changes = append(changes, repo.StateChange{Scope: scopeOf(p.Name), Key: expiredPrefix + r.ID, Value: text})
-		}
-	}
-	return changes, err
 }

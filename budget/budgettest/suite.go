@@ -244,7 +244,8 @@ func testInvalid(w *world) {
 		"most": {{ID: "1", Limits: []budget.Limit{good}, Most: budget.Amount{Tokens: -1}}, {ID: "1", Limits: []budget.Limit{good}, Most: budget.Amount{Cost: -1}}},
 		"limits": {
 			{ID: "1"},
-			{ID: "1", Limits: []budget.Limit{good, tokens("a", 2)}}, {ID: "1", Limits: make([]budget.Limit, 101)},
+			{ID: "1", Limits: []budget.Limit{good, tokens("a", 2)}},
+			{ID: "1", Limits: make([]budget.Limit, 101)},
 			{ID: "1", Limits: append(limit(func(l *budget.Limit) { l.Period = budget.Day }), limit(func(l *budget.Limit) { l.Period, l.Zone = budget.Day, "UTC" })...)},
 		},
 		"name":   {{ID: "1", Limits: name("")}, {ID: "1", Limits: name(long)}},

@@ -100,6 +100,11 @@ func testTurnsAgain(w *world) {
 	if _, _, err := w.SettleTurn(w.Context(), turn(id, "answer", "other"), r, used(0, 3)); !errors.Is(err, repo.ErrConflict) {
 		w.Error(err)
 	}
+	// It is reserved, but not by this turn, which would be lost.
+	if _, _, err := w.ReserveTurn(w.Context(), turn(id, "question 2", "q"), budget.Request{ID: "other", Limits: request.Limits, Most: amount(0, 1), Life: time.Hour}); !errors.Is(err, repo.ErrConflict) {
+		w.Error(err)
+	}
+	w.messages(id, 4)
 	w.hasUsed(limit, 4)
 }
 

@@ -4,12 +4,12 @@ package budget
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/budget/budgettest"
-	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -25,28 +25,22 @@ func TestMain(m *testing.M) {
 	os.Exit(pgtest.Main(m))
 }
 
-// aged makes what is kept in the store older.
-func aged(t *testing.T, store *agentstore.Store, d time.Duration) {
-	t.Helper()
-	if _, err := store.Pool().Exec(t.Context(), "UPDATE state_values SET updated_at = updated_at - $1::interval", d); err != nil {
-		t.Error(err)
-	}
-}
-
+// Each test has a namespace of its own, but for the one of namespaces.
+//
 // Guarantee: Budgets: Reserved and settled together never pass any limit.
 func TestBudget(t *testing.T) {
 	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{})
 	budgettest.Run(t, func(t *testing.T) budgettest.Store {
-		store := pgtest.NewStore(t, agentstore.Options{})
-		return budgettest.Store{Store: store, Elapse: func(d time.Duration) { aged(t, store, d) }}
-	})
-}
-
-func TestBudgetInView(t *testing.T) {
-	t.Parallel()
-	budgettest.Run(t, func(t *testing.T) budgettest.Store {
-		store := pgtest.NewStore(t, agentstore.Options{})
-		var view repo.Store = store.In("tenant")
-		return budgettest.Store{Store: view, Elapse: func(d time.Duration) { aged(t, store, d) }}
+		if strings.HasSuffix(t.Name(), "/Views") {
+			return budgettest.Store{Store: store}
+		}
+		namespace := t.Name()
+		return budgettest.Store{Store: store.In(namespace), Elapse: func(d time.Duration) {
+			if _, err := store.Pool().Exec(t.Context(), `UPDATE state_values v SET updated_at = v.updated_at - $2::interval
+				FROM state_scopes s WHERE s.id = v.scope_id AND s.namespace = $1`, namespace, d); err != nil {
+				t.Error(err)
+			}
+		}}
 	})
 }

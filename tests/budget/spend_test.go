@@ -21,7 +21,7 @@ import (
 const taskVariable = "AGENTSTORE_TEST_BUDGET_TASK"
 
 // task is the work of one process: each of its writers makes calls, one after the other. It reserves 1 to 5 tokens for
-// each, of which it uses one in a while. So they all reserve at the limit all the time.
+// each, of which some use one. So they reserve at the limit all the time.
 type task struct {
 	DatabaseURL string
 	Naive       bool
@@ -33,7 +33,7 @@ type task struct {
 	Life        time.Duration
 }
 
-const maxTokens = 150
+const maxTokens = 60
 
 // done is what a process prints at its end.
 type done struct{ Reserved, Refused int64 }
@@ -42,8 +42,16 @@ func tenant(n int) budget.Limit {
 	return budget.Limit{Name: repo.JoinKey("tenant", fmt.Sprint(n)), Unit: budget.Tokens, Period: budget.Month, Zone: "Europe/Berlin", Max: maxTokens}
 }
 
-// way makes a call under a tenant that reserves and then uses so many tokens. It reports false if that was refused.
-type way func(ctx context.Context, id string, limit budget.Limit, most, used int64) (bool, error)
+// call is a call under a tenant's limit that reserves and then uses so many tokens.
+type call struct {
+	writer     int
+	id         string
+	limit      budget.Limit
+	most, used int64
+}
+
+// way makes a call. It reports false if it was refused.
+type way func(context.Context, call) (bool, error)
 
 func spend(encoded string) error {
 	var t task
@@ -55,7 +63,7 @@ func spend(encoded string) error {
 	if t.Naive {
 		open = t.naive
 	}
-	call, stop, err := open(ctx)
+	do, stop, err := open(ctx)
 	if err != nil {
 		return err
 	}
@@ -66,12 +74,12 @@ func spend(encoded string) error {
 	begun := time.Now()
 	for w := range t.Writers {
 		all.Go(func() {
-			for i := 0; t.For > 0 && time.Since(begun) < t.For || t.For == 0 && i < t.Calls; i++ {
-				used := int64(0)
-				if i%200 == 100 {
-					used = 1
+			for i := 0; t.For > 0 && time.Since(begun) < t.For || t.For == 0 && i < t.Calls; i++ { // pace: as was asked for
+				c := call{writer: w, id: fmt.Sprint(t.Process, "-", w, "-", i), limit: tenant(i / t.PerName), most: int64(1 + (w+i)%5)}
+				if w%4 == 0 && i%t.PerName == 0 {
+					c.used = 1
 				}
-				ok, err := call(ctx, fmt.Sprint(t.Process, "-", w, "-", i), tenant(i/t.PerName), int64(1+(w+i)%5), used)
+				ok, err := do(ctx, c)
 				switch {
 				case err != nil:
 					failures <- fmt.Errorf("process %s, writer %d, call %d: %w", t.Process, w, i, err)
@@ -92,7 +100,8 @@ func spend(encoded string) error {
 	return json.NewEncoder(os.Stdout).Encode(done{reserved.Load(), refused.Load()})
 }
 
-// ours reserves, and settles in the turn of the answer, which says what was used.
+// ours reserves in the turn of the question, one of four writers before it, and settles in the turn of the answer, which
+// says what was used.
 func (t task) ours(ctx context.Context) (way, func(), error) {
 	store, err := agentstore.Open(ctx, t.DatabaseURL, agentstore.Options{MaxConns: 8})
 	if err != nil {
@@ -110,17 +119,25 @@ func (t task) ours(ctx context.Context) (way, func(), error) {
 		}
 		sessions[i] = session.ID
 	}
-	var next atomic.Int64
-	return func(ctx context.Context, id string, limit budget.Limit, most, used int64) (bool, error) {
-		r, err := keeper.Reserve(ctx, budget.Request{ID: id, Limits: []budget.Limit{limit}, Most: budget.Amount{Tokens: most}, Life: t.Life})
+	return func(ctx context.Context, c call) (bool, error) {
+		turn := func(id string, used int64) repo.Turn {
+			message := repo.NewMessage{Role: repo.RoleAssistant, Kind: c.limit.Name, Content: fmt.Sprint(used)}
+			return repo.Turn{SessionID: sessions[c.writer], ID: id, Messages: []repo.NewMessage{message}}
+		}
+		request := budget.Request{ID: c.id, Limits: []budget.Limit{c.limit}, Most: budget.Amount{Tokens: c.most}, Life: t.Life}
+		var r budget.Reservation
+		var err error
+		if c.writer%4 == 3 {
+			r, err = keeper.Reserve(ctx, request)
+		} else {
+			_, r, err = keeper.ReserveTurn(ctx, turn("question "+c.id, 0), request)
+		}
 		if errors.Is(err, repo.ErrLimit) {
 			return false, nil
 		} else if err != nil {
 			return false, err
 		}
-		session := sessions[int(next.Add(1))%len(sessions)]
-		turn := repo.Turn{SessionID: session, ID: id, Messages: []repo.NewMessage{{Role: repo.RoleAssistant, Kind: limit.Name, Content: fmt.Sprint(used)}}}
-		_, _, err = keeper.SettleTurn(ctx, turn, r, budget.Use{Amount: budget.Amount{Tokens: used}})
+		_, _, err = keeper.SettleTurn(ctx, turn("answer "+c.id, c.used), r, budget.Use{Amount: budget.Amount{Tokens: c.used}})
 		return true, err
 	}, func() { _ = store.Close() }, nil
 }
@@ -136,18 +153,19 @@ func (t task) naive(ctx context.Context) (way, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return func(ctx context.Context, id string, limit budget.Limit, most, used int64) (bool, error) {
+	return func(ctx context.Context, c call) (bool, error) {
 		var sum int64
-		if err := pool.QueryRow(ctx, "SELECT coalesce(sum(tokens), 0) FROM naive WHERE name = $1", limit.Name).Scan(&sum); err != nil {
+		if err := pool.QueryRow(ctx, "SELECT coalesce(sum(tokens), 0) FROM naive WHERE name = $1", c.limit.Name).Scan(&sum); err != nil {
 			return false, err
 		}
-		if sum+most > limit.Max {
+		if sum+c.most > c.limit.Max {
 			return false, nil
 		}
-		if _, err := pool.Exec(ctx, "INSERT INTO naive (id, name, tokens) VALUES ($1, $2, $3)", id, limit.Name, most); err != nil {
+		if _, err := pool.Exec(ctx, "INSERT INTO naive (id, name, tokens) VALUES ($1, $2, $3)", c.id, c.limit.Name, c.most); err != nil {
 			return false, err
 		}
-		_, err := pool.Exec(ctx, "UPDATE naive SET tokens = $2 WHERE id = $1", id, used)
+		time.Sleep(time.Millisecond) // pace: the call takes as long as another round trip
+		_, err := pool.Exec(ctx, "UPDATE naive SET tokens = $2 WHERE id = $1", c.id, c.used)
 		return true, err
 	}, pool.Close, nil
 }
