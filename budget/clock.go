@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -26,7 +27,7 @@ func (k *Keeper) now(ctx context.Context) (time.Time, error) {
 	case <-ctx.Done():
 		return time.Time{}, ctx.Err()
 	}
-	now, fresh := k.last.now(k.options.ClockAge)
+	now, fresh := k.last.now(cmp.Or(k.options.ClockAge, time.Minute))
 	for i := 0; !fresh && i < attempts; i++ {
 		r, err := k.readClock(ctx)
 		if err != nil {

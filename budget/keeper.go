@@ -43,7 +43,6 @@ func New(store repo.Store, options Options) (*Keeper, error) {
 		invalidIf(options.ClockAge < 0, "clock_age", "is negative"),
 		invalidIf(options.Keep != 0 && options.Keep < KeepAtLeast, "keep", "is below 61 days"),
 	)
-	options.ClockAge = cmp.Or(options.ClockAge, time.Minute)
 	return &Keeper{store: store, options: options, reading: make(chan struct{}, 1), swept: map[string]time.Time{}}, err
 }
 

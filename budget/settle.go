@@ -27,11 +27,11 @@ type Settled struct {
 // Settle replaces what was reserved by what was used, under all limits or none, in the periods of the reservation. It
 // may be repeated. Less than was reserved is never refused, also if a limit was lowered since. What is more, or late,
 // is added if all limits, as they were when it was reserved, allow it. The keeper must be of the namespace in which it
-// was reserved: another one takes it for settled.
+// was reserved.
 //
 // Errors: ExceededError: the reservation stays as it is; settle it with Use.Over, since the money is spent.
-// NotFoundError of the kind "reservation": it ended so long ago that nobody knows whether it was settled.
-// InvalidError; those of State.Change.
+// NotFoundError of the kind "reservation": the store never had it, or forgot it (its name was erased, or it ended a
+// week ago), so that nobody knows whether it was settled. InvalidError; those of State.Change.
 func (k *Keeper) Settle(ctx context.Context, r Reservation, use Use) (Settled, error) {
 	_, settled, err := k.settle(ctx, r, use, k.alone)
 	return settled, err
@@ -81,16 +81,18 @@ func (k *Keeper) settle(ctx context.Context, r Reservation, use Use, write write
 // remembered is how long it is known that a reservation has expired.
 const remembered = 7 * 24 * time.Hour
 
-// relocate returns the reservation with its records as they are now, unless it may be forgotten that it has expired: a
-// day before that, since clocks may be wrong.
+// relocate returns the reservation with its records as they are now, unless this database never had it (it is another
+// namespace, or was restored to an earlier time), or it may be forgotten that it has expired: a day before that, since
+// clocks may be wrong.
 func (k *Keeper) relocate(ctx context.Context, r Reservation) (Reservation, error) {
 	found, err := k.locate(ctx, r)
 	if err != nil || found.has(true) || found.has(false) {
 		return found, err
 	}
 	now, err := k.now(ctx)
-	if now.After(r.At.Add(r.Life + remembered - 24*time.Hour)) {
-		err = &repo.NotFoundError{Kind: "reservation", Name: r.ID, Gone: true}
+	page, failed := k.store.State().List(ctx, scopeOf(r.Parts[0].Name), heldPrefix, repo.Page{Limit: 1})
+	if page.Version < r.Parts[0].Version || now.After(r.At.Add(r.Life+remembered-24*time.Hour)) {
+		err = cmp.Or(err, failed, error(&repo.NotFoundError{Kind: "reservation", Name: r.ID, Gone: true}))
 	}
-	return found, err
+	return found, cmp.Or(err, failed)
 }

@@ -331,6 +331,11 @@ func testViews(w *world) {
 	if _, err := b.Find(b.Context(), "tenant", "2"); !errors.Is(err, repo.ErrNotFound) {
 		w.Error(err)
 	}
+	other := a.reserve("2", amount(0, 1), tokens("other", 10))
+	if settled, err := b.Settle(b.Context(), other, used(0, 1)); !errors.Is(err, repo.ErrNotFound) {
+		w.Errorf("%+v, %v", settled, err)
+	}
+	a.settle(other, used(0, 1), budget.Settled{})
 	a.settle(r, used(0, 1), budget.Settled{})
 	a.hasUsed(limit, 1)
 	b.hasUsed(limit, 9)

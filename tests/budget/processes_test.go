@@ -11,10 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/budget"
 	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/adapter"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
@@ -89,6 +92,23 @@ func (s *scene) count(sql string) (n int64) {
 		s.Fatal(err)
 	}
 	return n
+}
+
+// names returns the names of the tenants.
+func (s *scene) names() (names []string) {
+	s.Helper()
+	rows, err := s.store.Pool().Query(s.Context(), "SELECT name FROM state_scopes WHERE name LIKE 'budget/%'")
+	if err != nil {
+		s.Fatal(err)
+	}
+	scopes, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, scope := range scopes {
+		names = append(names, adapter.SplitKey(scope)[1])
+	}
+	return names
 }
 
 // spendAll runs processes to their end, while others are killed one after the other until those have ended.
@@ -184,10 +204,7 @@ func TestProcesses(t *testing.T) {
 		}
 	})
 	t.Logf("%+v", total)
-	var names []string
-	for n := range s.count("SELECT count(*) FROM state_scopes") { // at most
-		names = append(names, tenant(int(n)).Name)
-	}
+	names := s.names()
 	if _, err := s.store.Pool().Exec(t.Context(), "UPDATE state_values SET updated_at = updated_at - interval '2 hours' WHERE key LIKE 'held/%'"); err != nil {
 		t.Fatal(err)
 	}
@@ -229,10 +246,7 @@ func TestLoad(t *testing.T) {
 	took := time.Since(begun)
 	all := total.Reserved + total.Refused
 	t.Logf("%+v in %v of those not killed: %.0f decisions/s", total, took.Round(time.Second), float64(all)/took.Seconds())
-	var names []string
-	for n := range s.count("SELECT count(*) FROM state_scopes") {
-		names = append(names, tenant(int(n)).Name)
-	}
+	names := s.names()
 	ended := time.Now()
 	s.settled(names)
 	t.Logf("all was exact %v after the end", time.Since(ended).Round(time.Millisecond))

@@ -76,6 +76,9 @@ func spend(encoded string) error {
 		all.Go(func() {
 			for i := 0; t.For > 0 && time.Since(begun) < t.For || t.For == 0 && i < t.Calls; i++ { // pace: as was asked for
 				c := call{writer: w, id: fmt.Sprint(t.Process, "-", w, "-", i), limit: tenant(i / t.PerName), most: int64(1 + (w+i)%5)}
+				if t.For > 0 { // so that all are under the same one, whatever their pace
+					c.limit = tenant(int(time.Now().Unix() / 2))
+				}
 				if w%4 == 0 && i%t.PerName == 0 {
 					c.used = 1
 				}

@@ -220,10 +220,10 @@ var table = map[string]entry{
 		}
 		return nil, err
 	})},
-	"budget.Keeper.Settle": {nobody: true, quiet: "foreign", ask: inBudget(func(ctx context.Context, k *budget.Keeper, _ question, _ budget.Request, hers budget.Reservation) (any, error) {
+	"budget.Keeper.Settle": {nobody: true, ask: inBudget(func(ctx context.Context, k *budget.Keeper, _ question, _ budget.Request, hers budget.Reservation) (any, error) {
 		return k.Settle(ctx, hers, budget.Use{})
 	})},
-	"budget.Keeper.Release": {nobody: true, quiet: "foreign", ask: inBudget(func(ctx context.Context, k *budget.Keeper, _ question, _ budget.Request, hers budget.Reservation) (any, error) {
+	"budget.Keeper.Release": {nobody: true, ask: inBudget(func(ctx context.Context, k *budget.Keeper, _ question, _ budget.Request, hers budget.Reservation) (any, error) {
 		return nil, k.Release(ctx, hers)
 	})},
 	"budget.Keeper.SettleTurn": {nobody: true, ask: inBudget(func(ctx context.Context, k *budget.Keeper, q question, _ budget.Request, hers budget.Reservation) (any, error) {
