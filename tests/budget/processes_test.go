@@ -29,7 +29,7 @@ func (t task) run(ctx context.Context) (result done, ok bool, err error) {
 	stdout, err := command.Output()
 	switch {
 	case ctx.Err() != nil:
-		return result, false, nil
+		return result, false, nil //nolint:nilerr // it was killed
 	case err != nil:
 		return result, false, fmt.Errorf("%w: %s", err, stderr.String())
 	}
