@@ -27,6 +27,7 @@ var parts = []struct{ prefix, name string }{
 	{"window/windowtest/", "tests"},
 	{"approval/approvaltest/", "tests"},
 	{"usage/usagetest/", "tests"},
+	{"budget/budgettest/", "tests"},
 	{"internal/await/", "tests"},
 	{"tests/", "tests"},
 }
