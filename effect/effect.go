@@ -1,0 +1,197 @@
+package effect
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+)
+
+// State says what is known of an effect.
+type State string
+
+// The states. StateReserved: its call is under way, or was, and nobody has called Once since. StateFree: what was sent
+// did not happen, or nothing was sent, and the next call of Once sends it.
+const (
+	StateReserved State = "reserved"
+	StateDone     State = "done"
+	StateFailed   State = "failed"
+	StateUnknown  State = "unknown"
+	StateFree     State = "free"
+)
+
+// Effect is what is stored of an effect, without its result.
+type Effect struct {
+	Key            `json:"-"`
+	State          State  `json:"state"`
+	IdempotencyKey string `json:"idempotency_key"`    // for the remote: a UUID, the same whenever it is sent
+	Attempts       int64  `json:"attempts"`           // how often it was to be sent, from 1
+	Sequence       *int64 `json:"sequence,omitempty"` // Policy.Sequence
+	Reason         string `json:"reason,omitempty"`   // why it has failed
+	Asked          bool   `json:"asked,omitempty"`    // a person was asked about it since it was sent last
+	// From is the session from which [Fork] has carried it. Zero: the effect is this session's own.
+	From repo.ID `json:"from,omitzero"`
+	// FirstSent, by the database's clock, is no later than when it was sent first. It is zero in what do gets, and where
+	// nothing was ever in doubt.
+	FirstSent time.Time `json:"first_sent,omitzero"`
+	ChangedAt time.Time `json:"-"` // by the database's clock; zero in what do gets
+	Until     time.Time `json:"-"` // when a call that is under way is no longer taken to be; zero: none is
+}
+
+// record is what is stored under Key.recordKey.
+type record struct {
+	Effect
+	Arguments string        `json:"arguments"` // their hash
+	By        repo.ID       `json:"by"`        // who has sent it last, or has decided
+	Timeout   time.Duration `json:"timeout"`
+	Permitted bool          `json:"permitted,omitempty"`
+
+	version int64
+}
+
+func decode(key Key, value repo.StateValue) (r record, err error) {
+	if json.Unmarshal(value.Value, &r) != nil {
+		return r, &repo.InvalidError{Field: "state", Reason: "has something else than an effect under the key of one"}
+	}
+	r.Key, r.ChangedAt, r.version = key, value.UpdatedAt, value.Version
+	switch r.State {
+	case StateReserved:
+		r.Until = r.ChangedAt.Add(r.Timeout + Margin)
+		r.FirstSent = cmp.Or(r.FirstSent, r.ChangedAt)
+	case StateUnknown:
+		r.FirstSent = cmp.Or(r.FirstSent, r.ChangedAt.Add(-r.Timeout-settleTime))
+	}
+	return r, nil
+}
+
+func read(ctx context.Context, state repo.State, key Key) (record, error) {
+	value, err := state.Get(ctx, key.scope(), key.recordKey())
+	if err != nil {
+		return record{}, err
+	}
+	return decode(key, value)
+}
+
+const (
+	settleTime = 15 * time.Second // for which a call tries to store its end, whatever has become of its context
+	writePause = 200 * time.Millisecond
+)
+
+// way is how a record is written: alone, with a function in the same transaction, or with a turn.
+type way struct {
+	result json.RawMessage // if it is stored, too
+	also   func(ctx context.Context, tx repo.Repositories) error
+	turn   *repo.Turn
+}
+
+// write writes a record over the version that it has, again if the database has prevented it. Errors: errTaken if others
+// have written it meanwhile, and it does not say the same; r is then what they have written.
+func (r *record) write(ctx context.Context, store repo.Store, w way) error {
+	for attempt := 1; ; attempt++ {
+		err := r.writeOnce(ctx, store, w)
+		if conflict, is := errors.AsType[*repo.VersionConflictError](err); is && r.isKey(conflict) {
+			found, err := read(ctx, store.State(), r.Key)
+			if err != nil {
+				return err
+			}
+			wrote := *r
+			*r = found
+			if found.By == wrote.By && found.State == wrote.State { // the answer was lost
+				return nil
+			}
+			return errTaken
+		}
+		if !passes(err) || attempt >= int(settleTime/writePause) {
+			return err
+		}
+		select {
+		case <-time.After(writePause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func (r *record) isKey(conflict *repo.VersionConflictError) bool {
+	return conflict.Name == r.recordKey() && conflict.Scope.SessionID == r.Session
+}
+
+func (r *record) writeOnce(ctx context.Context, store repo.Store, w way) error {
+	changes, err := r.changes(w.result)
+	switch {
+	case err != nil:
+		return err
+	case w.turn != nil:
+		turn := *w.turn
+		turn.SessionID, turn.Create = r.Session, nil
+		turn.State = append(slices.Clone(turn.State), changes...)
+		appended, err := store.Sessions().AppendTurn(ctx, turn)
+		if err != nil || !appended.Repeated { // or perhaps it was added before, without this
+			return err
+		}
+	case w.also != nil:
+		version := int64(0)
+		err := store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+			made, err := tx.State().Change(ctx, changes)
+			if err != nil {
+				return err
+			}
+			version = made[0].Version
+			return w.also(ctx, tx)
+		})
+		if err == nil {
+			r.version = version
+		}
+		return err
+	}
+	return r.change(ctx, store.State(), changes)
+}
+
+func (r *record) change(ctx context.Context, state repo.State, changes []repo.StateChange) error {
+	made, err := state.Change(ctx, changes)
+	if err == nil {
+		r.version = made[0].Version
+	}
+	return err
+}
+
+// changes returns what writes a record over the version that it has, with a result if there is one.
+func (r *record) changes(result json.RawMessage) ([]repo.StateChange, error) {
+	text, err := json.Marshal(r)
+	version := r.version
+	changes := []repo.StateChange{{Scope: r.scope(), Key: r.recordKey(), Value: text, IfVersion: &version}}
+	if result != nil {
+		changes = append(changes, repo.StateChange{Scope: r.scope(), Key: r.resultKey(), Value: result})
+	}
+	return changes, err
+}
+
+// now returns the database's clock, which only a write tells.
+func now(ctx context.Context, state repo.State, key Key) (time.Time, error) {
+	look := repo.StateChange{Scope: key.scope(), Key: "effect-clock", Value: json.RawMessage("true")}
+	if _, err := state.Change(ctx, []repo.StateChange{look}); err != nil {
+		return time.Time{}, err
+	}
+	value, err := state.Get(ctx, look.Scope, look.Key)
+	return value.UpdatedAt, err
+}
+
+// overdue makes the record of a call whose time has passed unknown. Errors: Error if it has not.
+func (r *record) overdue(ctx context.Context, state repo.State) error {
+	if r.State != StateReserved {
+		return nil
+	}
+	at, err := now(ctx, state, r.Key)
+	switch {
+	case err != nil:
+		return err
+	case !at.After(r.Until):
+		return &Error{Effect: r.Effect, Left: r.Until.Sub(at)}
+	}
+	r.State, r.Until = StateUnknown, time.Time{}
+	return nil
+}
