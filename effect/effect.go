@@ -24,6 +24,8 @@ const (
 	StateFree     State = "free"
 )
 
+var states = []State{StateReserved, StateDone, StateFailed, StateUnknown, StateFree}
+
 // Effect is what is stored of an effect, without its result.
 type Effect struct {
 	Key            `json:"-"`
@@ -35,10 +37,10 @@ type Effect struct {
 	Asked          bool   `json:"asked,omitempty"`    // a person was asked about it since it was sent last
 	// From is the session from which [Fork] has carried it. Zero: the effect is this session's own.
 	From repo.ID `json:"from,omitzero"`
-	// FirstSent, by the database's clock, is no later than when it was sent first. It is zero in what do gets, and where
-	// nothing was ever in doubt.
+	// FirstSent, by the database's clock, is no later than when it was sent first. It is zero where nothing was ever in
+	// doubt. What do gets has no ChangedAt and no Until.
 	FirstSent time.Time `json:"first_sent,omitzero"`
-	ChangedAt time.Time `json:"-"` // by the database's clock; zero in what do gets
+	ChangedAt time.Time `json:"-"` // by the database's clock
 	Until     time.Time `json:"-"` // when a call that is under way is no longer taken to be; zero: none is
 }
 
@@ -53,8 +55,9 @@ type record struct {
 	version int64
 }
 
+// decode reads a record. What says something unknown is refused: it might have happened.
 func decode(key Key, value repo.StateValue) (r record, err error) {
-	if json.Unmarshal(value.Value, &r) != nil {
+	if json.Unmarshal(value.Value, &r) != nil || !slices.Contains(states, r.State) {
 		return r, &repo.InvalidError{Field: "state", Reason: "has something else than an effect under the key of one"}
 	}
 	r.Key, r.ChangedAt, r.version = key, value.UpdatedAt, value.Version
@@ -93,14 +96,13 @@ type way struct {
 func (r *record) write(ctx context.Context, store repo.Store, w way) error {
 	for attempt := 1; ; attempt++ {
 		err := r.writeOnce(ctx, store, w)
-		if conflict, is := errors.AsType[*repo.VersionConflictError](err); is && r.isKey(conflict) {
+		if r.conflicts(err) {
 			found, err := read(ctx, store.State(), r.Key)
 			if err != nil {
 				return err
 			}
-			wrote := *r
-			*r = found
-			if found.By == wrote.By && found.State == wrote.State { // the answer was lost
+			same := found.By == r.By && found.State == r.State // the answer was lost
+			if *r = found; same {
 				return nil
 			}
 			return errTaken
@@ -116,42 +118,48 @@ func (r *record) write(ctx context.Context, store repo.Store, w way) error {
 	}
 }
 
-func (r *record) isKey(conflict *repo.VersionConflictError) bool {
-	return conflict.Name == r.recordKey() && conflict.Scope.SessionID == r.Session
+// conflicts reports whether the record was at another version.
+func (r *record) conflicts(err error) bool {
+	conflict, is := errors.AsType[*repo.VersionConflictError](err)
+	return is && conflict.Name == r.recordKey() && conflict.Scope.SessionID == r.Session
 }
 
 func (r *record) writeOnce(ctx context.Context, store repo.Store, w way) error {
-	changes, err := r.changes(w.result)
-	switch {
-	case err != nil:
+	if w.also != nil {
+		before := r.version
+		err := store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+			r.version = before // of an attempt that was rolled back
+			if err := r.change(ctx, tx.State(), w.result); err != nil {
+				return err
+			}
+			return w.also(ctx, tx)
+		})
+		if err != nil {
+			r.version = before
+		}
 		return err
-	case w.turn != nil:
+	}
+	if w.turn != nil {
+		changes, err := r.changes(w.result)
 		turn := *w.turn
-		turn.SessionID, turn.Create = r.Session, nil
-		turn.State = append(slices.Clone(turn.State), changes...)
+		turn.SessionID, turn.Create, turn.State = r.Session, nil, append(slices.Clone(turn.State), changes...)
+		if err != nil {
+			return err
+		}
 		appended, err := store.Sessions().AppendTurn(ctx, turn)
 		if err != nil || !appended.Repeated { // or perhaps it was added before, without this
 			return err
 		}
-	case w.also != nil:
-		version := int64(0)
-		err := store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
-			made, err := tx.State().Change(ctx, changes)
-			if err != nil {
-				return err
-			}
-			version = made[0].Version
-			return w.also(ctx, tx)
-		})
-		if err == nil {
-			r.version = version
-		}
-		return err
 	}
-	return r.change(ctx, store.State(), changes)
+	return r.change(ctx, store.State(), w.result)
 }
 
-func (r *record) change(ctx context.Context, state repo.State, changes []repo.StateChange) error {
+// change writes a record over the version that it has, with a result if there is one.
+func (r *record) change(ctx context.Context, state repo.State, result json.RawMessage) error {
+	changes, err := r.changes(result)
+	if err != nil {
+		return err
+	}
 	made, err := state.Change(ctx, changes)
 	if err == nil {
 		r.version = made[0].Version
@@ -159,11 +167,10 @@ func (r *record) change(ctx context.Context, state repo.State, changes []repo.St
 	return err
 }
 
-// changes returns what writes a record over the version that it has, with a result if there is one.
 func (r *record) changes(result json.RawMessage) ([]repo.StateChange, error) {
-	text, err := json.Marshal(r)
-	version := r.version
-	changes := []repo.StateChange{{Scope: r.scope(), Key: r.recordKey(), Value: text, IfVersion: &version}}
+	written := *r
+	text, err := json.Marshal(written)
+	changes := []repo.StateChange{{Scope: r.scope(), Key: r.recordKey(), Value: text, IfVersion: &written.version}}
 	if result != nil {
 		changes = append(changes, repo.StateChange{Scope: r.scope(), Key: r.resultKey(), Value: result})
 	}

@@ -23,12 +23,23 @@ func ended(err error, state State) error {
 }
 
 type ending struct {
-	err   error
+	error
+
 	state State
 }
 
-func (e *ending) Error() string { return e.err.Error() }
-func (e *ending) Unwrap() error { return e.err }
+func (e *ending) Unwrap() error { return e.error }
+
+// stateAfter returns what is known after do has returned an error, or none.
+func stateAfter(failed error) State {
+	if failed == nil {
+		return StateDone
+	}
+	if end, marked := errors.AsType[*ending](failed); marked {
+		return end.state
+	}
+	return StateUnknown
+}
 
 // Error reports why there is no result of an effect, or what else is amiss. Effect.State says which:
 //
@@ -47,16 +58,14 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	text := fmt.Sprintf("session %s: effect %q ", e.Effect.Session, e.Effect.Call)
-	switch e.Effect.State {
-	case StateReserved:
-		return text + "is under way until " + e.Effect.Until.Format(time.RFC3339)
-	case StateFailed:
-		return text + "has failed for good"
-	case StateUnknown:
-		return text + "may have happened or not"
-	}
-	return fmt.Sprintf("%sis %s: %v", text, e.Effect.State, e.Err)
+	says := map[State]string{
+		StateReserved: "is under way until " + e.Effect.Until.Format(time.RFC3339),
+		StateFailed:   "has failed for good",
+		StateUnknown:  "may have happened or not",
+		StateFree:     "is not to have happened",
+		StateDone:     fmt.Sprintf("happened: %v", e.Err),
+	}[e.Effect.State]
+	return fmt.Sprintf("session %s: effect %q %s", e.Effect.Session, e.Effect.Call, says)
 }
 func (e *Error) Is(target error) bool { return target == repo.ErrConflict }
 func (e *Error) Unwrap() error        { return e.Err }

@@ -114,9 +114,5 @@ func carry(ctx context.Context, state repo.State, fork repo.ID, r record) error 
 		r.State = StateUnknown
 	}
 	r.Session, r.version, r.By, r.Asked = fork, 0, repo.NewID(), false
-	changes, err := r.changes(result.Value)
-	if err != nil {
-		return err
-	}
-	return r.change(ctx, state, changes)
+	return r.change(ctx, state, result.Value)
 }

@@ -38,14 +38,16 @@ type Outcome struct {
 func Once(
 	ctx context.Context, store repo.Store, key Key, arguments json.RawMessage, policy Policy, do Do,
 ) (Outcome, error) {
-	if store == nil || do == nil {
-		return Outcome{}, &repo.InvalidError{Field: "store or do", Reason: "is nil"}
-	}
-	hash, err := hashOf(arguments)
-	if err := cmp.Or(key.check(), policy.check(), err); err != nil {
-		return Outcome{}, err
-	}
 	policy.Timeout = cmp.Or(policy.Timeout, DefaultTimeout)
+	hash, err := hashOf(arguments)
+	switch err = cmp.Or(check(key, policy), err); {
+	case err != nil:
+		return Outcome{}, err
+	case store == nil:
+		return Outcome{}, &repo.InvalidError{Field: "store", Reason: "is nil"}
+	case do == nil:
+		return Outcome{}, &repo.InvalidError{Field: "do", Reason: "is nil"}
+	}
 	o := &once{store: store, policy: policy, do: do}
 	r := record{Effect: Effect{Key: key, IdempotencyKey: key.idempotency()}, Arguments: hash}
 	for {
@@ -90,22 +92,15 @@ func (o *once) reserve(ctx context.Context, r *record) error {
 // is later than the one that others count from the reservation.
 func (o *once) call(ctx context.Context, begun time.Time, r record) (Outcome, error) {
 	result, failed := o.send(ctx, begun, r)
-	r.State = StateDone
-	if failed != nil {
-		r.State = StateUnknown
-		if end, marked := errors.AsType[*ending](failed); marked {
-			r.State = end.state
-		}
-		if r.State == StateFailed {
-			r.Reason = repo.ReasonOf(failed)
-		}
+	if r.State = stateAfter(failed); r.State == StateFailed {
+		r.Reason = repo.ReasonOf(failed)
 	}
 	outcome, err := o.settle(ctx, &r, result)
 	if r.State == StateFree || r.State == StateUnknown {
 		err = errors.Join(failed, err)
 	}
 	if err != nil && r.State == StateUnknown {
-		return outcome, &Error{Effect: r.Effect, Err: err}
+		err = &Error{Effect: r.Effect, Err: err}
 	}
 	return outcome, err
 }
@@ -116,7 +111,7 @@ func (o *once) send(ctx context.Context, begun time.Time, r record) (json.RawMes
 	calling, cancel := context.WithDeadline(ctx, begun.Add(o.policy.Timeout))
 	defer cancel()
 	if wall := time.Now().Round(0).Sub(begun.Round(0)); calling.Err() != nil || wall >= o.policy.Timeout {
-		return nil, NotSent(errLate)
+		return nil, NotSent(errors.Join(errLate, context.Cause(calling)))
 	}
 	return o.do(calling, r.Effect)
 }
@@ -139,10 +134,9 @@ func (o *once) settle(ctx context.Context, r *record, result json.RawMessage) (O
 	}
 	wanted := *r
 	err := r.write(ctx, o.store, w)
-	for errors.Is(err, errTaken) && r.By == wanted.By && (r.State == StateReserved || r.State == StateUnknown) {
-		version := r.version // somebody has found that its time had passed
+	for errors.Is(err, errTaken) && r.By == wanted.By { // somebody has found that its time had passed
+		wanted.version = r.version
 		*r = wanted
-		r.version = version
 		err = r.write(ctx, o.store, w)
 	}
 	if w.turn != nil && err != nil && !passes(err) && !errors.Is(err, errTaken) {
@@ -159,4 +153,72 @@ func (o *once) settle(ctx context.Context, r *record, result json.RawMessage) (O
 		return outcome, &Error{Effect: r.Effect, Err: amiss}
 	}
 	return outcome, nil
+}
+
+// known answers what the record says. If the effect is to be sent, the record is free then. Errors: errTaken if the
+// record has changed meanwhile.
+func (o *once) known(ctx context.Context, r *record) (Outcome, error) {
+	switch r.State {
+	case StateDone:
+		value, err := o.store.State().Get(ctx, r.scope(), r.resultKey())
+		if errors.Is(err, repo.ErrNotFound) { // also if it could never be stored
+			err = &Error{Effect: r.Effect, Err: errGone}
+		}
+		return Outcome{Effect: r.Effect, Result: value.Value, Repeated: true}, err
+	case StateFailed:
+		return Outcome{}, &Error{Effect: r.Effect}
+	case StateFree:
+		return Outcome{}, nil
+	case StateReserved:
+		if err := r.overdue(ctx, o.store.State()); err != nil {
+			return Outcome{}, err
+		}
+		if err := r.write(ctx, o.store, way{}); err != nil {
+			return Outcome{}, err
+		}
+	}
+	return o.reconcile(ctx, r)
+}
+
+// reconcile decides about an unknown effect: the tool says what has become of it, or it is sent again with its key, or a
+// person is asked. What a fork has of its parent is not the fork's to send.
+func (o *once) reconcile(ctx context.Context, r *record) (Outcome, error) {
+	var answer Answer
+	var failed error
+	own := r.From.IsZero()
+	if o.policy.Reconcile != nil && own {
+		asking, cancel := context.WithTimeout(ctx, o.policy.Timeout)
+		answer, failed = o.policy.Reconcile(asking, r.Effect)
+		cancel()
+	}
+	if failed == nil && answer.state != "" {
+		r.decide(answer)
+		if r.State == StateFree {
+			return Outcome{}, nil
+		}
+		outcome, err := o.settle(ctx, r, answer.result)
+		if errors.Is(err, errDecided) {
+			err = errTaken
+		}
+		return outcome, err
+	}
+	if o.policy.HonoursKey > 0 && own {
+		at, err := now(ctx, o.store.State(), r.Key)
+		if err != nil {
+			return Outcome{}, err
+		}
+		if !at.Add(o.policy.Timeout).After(r.FirstSent.Add(o.policy.HonoursKey)) {
+			r.State = StateFree
+			return Outcome{}, nil
+		}
+	}
+	if o.policy.Ask != nil && failed == nil && !r.Asked {
+		r.Asked = true
+		if err := r.write(ctx, o.store, way{also: func(ctx context.Context, tx repo.Repositories) error {
+			return o.policy.Ask(ctx, tx, r.Effect)
+		}}); err != nil {
+			return Outcome{}, err
+		}
+	}
+	return Outcome{}, &Error{Effect: r.Effect, Err: failed}
 }

@@ -80,18 +80,6 @@ func DidNotHappen() Answer { return Answer{state: StateFree} }
 // stored, at most 64 KiB of it.
 func GivenUp(reason string) Answer { return Answer{state: StateFailed, reason: reason} }
 
-func (k Key) check() error {
-	switch {
-	case k.Session.IsZero():
-		return &repo.InvalidError{Field: "key.session", Reason: "is zero"}
-	case k.Call == "":
-		return &repo.InvalidError{Field: "key.call", Reason: "is empty"}
-	case len(k.resultKey()) > limits.MaxStateKeyBytes:
-		return &repo.InvalidError{Field: "key.call", Reason: "is too long"}
-	}
-	return nil
-}
-
 func (k Key) scope() repo.Scope { return repo.Scope{SessionID: k.Session} }
 func (k Key) recordKey() string { return repo.JoinKey("effect", k.Call) }
 func (k Key) resultKey() string { return repo.JoinKey("effect-result", k.Call) }
@@ -108,14 +96,20 @@ func hashed(values ...any) repo.ID {
 	return repo.ID(id)
 }
 
-func (p Policy) check() error {
-	for field, is := range map[string]bool{
-		"timeout":    p.Timeout != 0 && (p.Timeout < time.Millisecond || p.Timeout > MaxTimeout),
-		"honoursKey": p.HonoursKey < 0,
-		"sequence":   p.Sequence != nil && *p.Sequence < 0,
+func check(key Key, p Policy) error {
+	for _, rule := range []struct {
+		broken        bool
+		field, reason string
+	}{
+		{key.Session.IsZero(), "key.session", "is zero"},
+		{key.Call == "", "key.call", "is empty"},
+		{len(key.resultKey()) > limits.MaxStateKeyBytes, "key.call", "is too long"},
+		{p.Timeout < time.Millisecond || p.Timeout > MaxTimeout, "policy.timeout", "is not from a millisecond to 24 hours"},
+		{p.HonoursKey < 0, "policy.honoursKey", "is below 0"},
+		{p.Sequence != nil && *p.Sequence < 0, "policy.sequence", "is below 0"},
 	} {
-		if is {
-			return &repo.InvalidError{Field: "policy." + field, Reason: "is out of its range"}
+		if rule.broken {
+			return &repo.InvalidError{Field: rule.field, Reason: rule.reason}
 		}
 	}
 	return nil

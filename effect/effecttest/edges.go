@@ -292,6 +292,17 @@ func testInvalid(t *testing.T, w *world) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
+	for _, foreign := range []string{`{"state":"later"}`, `{}`, `[1]`} {
+		session := w.newSession()
+		if _, err := w.store.State().Change(t.Context(), []repo.StateChange{{Scope: repo.Scope{SessionID: session}, Key: "effect/a", Value: json.RawMessage(foreign)}}); err != nil {
+			t.Fatal(err)
+		}
+		_, once := effect.Once(t.Context(), w.store, effect.Key{Session: session, Call: "a"}, nil, effect.Policy{HonoursKey: time.Hour}, w.do)
+		_, listed := effect.List(t.Context(), w.store, session, repo.Page{})
+		if !errors.Is(once, repo.ErrInvalid) || !errors.Is(listed, repo.ErrInvalid) {
+			t.Errorf("%s: %v, %v", foreign, once, listed)
+		}
+	}
 	if _, err := effect.Once(t.Context(), w.store, w.key("a"), nil, effect.Policy{}, nil); !errors.Is(err, repo.ErrInvalid) {
 		t.Error(err)
 	}

@@ -25,6 +25,7 @@ var parts = []struct{ prefix, name string }{
 	{"examples/", "examples"},
 	{"repo/repotest/", "tests"},
 	{"window/windowtest/", "tests"},
+	{"effect/effecttest/", "tests"},
 	{"internal/await/", "tests"},
 	{"tests/", "tests"},
 }
