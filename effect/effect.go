@@ -91,8 +91,8 @@ type way struct {
 	turn   *repo.Turn
 }
 
-// write writes a record over the version that it has, again if the database has prevented it. Errors: errTaken if others
-// have written it meanwhile, and it does not say the same; r is then what they have written.
+// write writes a record over the version that it has, and repeats that if the database has prevented it. Errors:
+// errTaken if others have written it meanwhile, and it does not say the same; r is then what they have written.
 func (r *record) write(ctx context.Context, store repo.Store, w way) error {
 	for attempt := 1; ; attempt++ {
 		err := r.writeOnce(ctx, store, w)

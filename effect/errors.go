@@ -46,8 +46,8 @@ func stateAfter(failed error) State {
 //   - StateReserved: another call of Once is sending it, or was: nothing is known of its end before Effect.Until.
 //   - StateUnknown: it may have happened or not. Err is what do, Reconcile or the store has returned, if they have.
 //   - StateFailed: it has failed for good, for Effect.Reason.
-//   - StateDone: it happened, and Err is what is amiss: an InvalidError of the field "result" if that cannot be stored; the
-//     store's error if Policy.Turn was refused; otherwise somebody else has stored it meanwhile.
+//   - StateDone: it happened, and Err is what is amiss: an InvalidError of the field "result" if that cannot be stored;
+//     the store's error if Policy.Turn was refused; otherwise somebody else has stored it meanwhile.
 //   - StateFree, after an answer that came late or a Resolve: somebody else has decided that it did not happen.
 //
 // It matches repo.ErrConflict, and wraps Err. Its text has nothing of what do and Reconcile have returned.

@@ -180,8 +180,8 @@ func (o *once) known(ctx context.Context, r *record) (Outcome, error) {
 	return o.reconcile(ctx, r)
 }
 
-// reconcile decides about an unknown effect: the tool says what has become of it, or it is sent again with its key, or a
-// person is asked. What a fork has of its parent is not the fork's to send.
+// reconcile decides about an unknown effect: the tool says what has become of it, or it is sent again with its key, or
+// a person is asked. What a fork has of its parent is not the fork's to send.
 func (o *once) reconcile(ctx context.Context, r *record) (Outcome, error) {
 	var answer Answer
 	var failed error

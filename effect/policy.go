@@ -3,7 +3,6 @@ package effect
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -16,8 +15,10 @@ import (
 )
 
 const (
-	// DefaultTimeout is how long a call may take if the policy does not say it, and MaxTimeout the longest.
-	DefaultTimeout, MaxTimeout = time.Minute, 24 * time.Hour
+	// DefaultTimeout is how long a call may take if the policy does not say it.
+	DefaultTimeout = time.Minute
+	// MaxTimeout is how long a call may take at most.
+	MaxTimeout = 24 * time.Hour
 	// Margin is how long after its time-out a call is taken to be under way, by the database's clock. A process that
 	// stands still between its look at the time and the sending overruns it, and so does a request in the network.
 	Margin = 10 * time.Second
@@ -38,8 +39,8 @@ type Policy struct {
 	// Timeout is how long do may take: its context ends then. Others take the call to be under way until Margin later.
 	// From a millisecond to MaxTimeout; zero: DefaultTimeout.
 	Timeout time.Duration
-	// Sequence is that of the message with the call, for [Crossed]. Nil: the first message with Key.Call as its CallID
-	// says where the effect belongs.
+	// Sequence is that of the message with the call, for [Crossed]. Nil: the first message whose call id is Key.Call says
+	// where the effect belongs.
 	Sequence *int64
 	// Permit is called in the transaction that reserves the effect, which is not reserved if Permit returns an error: it
 	// uses up an approval, or a part of a budget. It is called once for an effect, and not for each time that it is sent.
@@ -72,8 +73,8 @@ func CannotTell() Answer { return Answer{} }
 // Happened says that the effect happened, with a result as do returns it.
 func Happened(result json.RawMessage) Answer { return Answer{state: StateDone, result: orNull(result)} }
 
-// DidNotHappen says that the effect has not happened, and will not happen by what was sent so far. It is sent again when
-// Once is called next; Reconcile's answer lets the same call send it.
+// DidNotHappen says that the effect has not happened, and will not happen by what was sent so far. The next call of
+// Once sends it again; after Reconcile's answer the same call does.
 func DidNotHappen() Answer { return Answer{state: StateFree} }
 
 // GivenUp says that the effect has not happened, and is not to be sent again: it has failed for good. The reason is
@@ -130,8 +131,7 @@ func hashOf(arguments json.RawMessage) (string, error) {
 		return "", &repo.InvalidError{Field: "arguments", Reason: err.Error()}
 	}
 	canonical, err := jsonvalue.AppendCanonical(nil, arguments)
-	sum := sha256.Sum256(canonical)
-	return hex.EncodeToString(sum[:]), err
+	return hashed("arguments", string(canonical)).String(), err
 }
 
 // unfit returns why a result cannot be stored, or nil.

@@ -9,7 +9,8 @@ import (
 
 // decide makes a record that of somebody who knows what has become of the effect. The same answer has the same By.
 func (r *record) decide(answer Answer) {
-	r.State, r.Reason, r.By = answer.state, "", hashed(r.Attempts, string(answer.state), string(answer.result), answer.reason)
+	r.State, r.Reason = answer.state, ""
+	r.By = hashed(r.Attempts, string(answer.state), string(answer.result), answer.reason)
 	if r.State == StateFailed {
 		r.Reason = repo.ReasonOf(errors.New(answer.reason)) //nolint:err113 // a text alone
 	}

@@ -80,12 +80,12 @@ func testSizes(t *testing.T, w *world) {
 	} {
 		calls++
 		outcome, err := returns(call, result)
-		e := w.is(err, effect.StateDone)
-		if !bytes.Equal(outcome.Result, result) || !errors.Is(e, repo.ErrInvalid) {
+		w.is(err, effect.StateDone)
+		if !bytes.Equal(outcome.Result, result) || !errors.Is(err, repo.ErrInvalid) {
 			t.Errorf("%s: %d bytes, %v", call, len(outcome.Result), err)
 		}
 		outcome, err = returns(call, result)
-		if e := w.is(err, effect.StateDone); outcome.Result != nil || !errors.Is(e, repo.ErrInvalid) {
+		if w.is(err, effect.StateDone); outcome.Result != nil || !errors.Is(err, repo.ErrInvalid) {
 			t.Errorf("%s again: %+v, %v", call, outcome, err)
 		}
 	}
@@ -206,7 +206,7 @@ func testFork(t *testing.T, w *world) {
 			return bytes.Repeat([]byte("1"), effect.MaxResultBytes+1), result
 		})
 	}
-	answer, end := w.hangs("under way", effect.Policy{})
+	answer, end := w.hangs("under way")
 	parent, before := w.session, w.calls.Load()
 	fork, crossed, err := effect.Fork(t.Context(), w.store, parent, 5, repo.NewSession{Key: "fork"})
 	if got := fmt.Sprint(calls(crossed)); err != nil || got != "[later]" {
@@ -249,7 +249,7 @@ func testImport(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	w.unknown("unknown")
-	answer, end := w.hangs("under way", effect.Policy{})
+	answer, end := w.hangs("under way")
 	var document bytes.Buffer
 	if err := w.store.Sessions().Export(t.Context(), w.session, &document); err != nil {
 		t.Fatal(err)
@@ -322,7 +322,7 @@ func testInvalid(t *testing.T, w *world) {
 
 // testDeleted: the answer to a call whose session is deleted meanwhile makes nothing again.
 func testDeleted(t *testing.T, w *world) {
-	answer, end := w.hangs("a", effect.Policy{})
+	answer, end := w.hangs("a")
 	if _, err := w.store.Sessions().Delete(t.Context(), w.session); err != nil {
 		t.Fatal(err)
 	}

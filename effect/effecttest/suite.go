@@ -28,7 +28,7 @@ func Run(t *testing.T, open Open) {
 		"Reconcile": testReconcile, "Reconciled": testReconciledMeanwhile, "Ask": testAsk, "Resolve": testResolve,
 		"Permit": testPermit, "Sizes": testSizes, "Turn": testTurn, "Crossed": testCrossed, "Fork": testFork,
 		"Import": testImport, "Invalid": testInvalid, "Deleted": testDeleted, "Cancelled": testCancelled, "View": testView,
-		"LostAnswers": testLostAnswers,
+		"LostAnswers": testLostAnswers, "Work": testWork,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -80,14 +80,14 @@ func (w *world) once(call string, policy effect.Policy) (effect.Outcome, error) 
 
 // hangs begins a call whose answer does not come until it is let go on, and returns how to await its end. Its time-out is
 // an hour, so that it is under way until time is let pass.
-func (w *world) hangs(call string, policy effect.Policy) (answer func(json.RawMessage, error), end func() (effect.Outcome, error)) {
+func (w *world) hangs(call string) (answer func(json.RawMessage, error), end func() (effect.Outcome, error)) {
 	w.t.Helper()
 	type ended struct {
 		outcome effect.Outcome
 		err     error
 	}
 	sent, answers, ends := make(chan struct{}), make(chan func() (json.RawMessage, error), 1), make(chan ended, 1)
-	policy.Timeout = time.Hour
+	policy := effect.Policy{Timeout: time.Hour}
 	go func() {
 		outcome, err := effect.Once(w.t.Context(), w.store, w.key(call), arguments, policy, func(ctx context.Context, e effect.Effect) (json.RawMessage, error) {
 			_, _ = w.do(ctx, e)
@@ -116,7 +116,7 @@ func (w *world) unknown(call string) {
 var errLost = errors.New("secret: the connection was reset")
 
 // is checks that an error says that an effect is in a state.
-func (w *world) is(err error, state effect.State) *effect.Error {
+func (w *world) is(err error, state effect.State) effect.Error {
 	w.t.Helper()
 	of, is := errors.AsType[*effect.Error](err)
 	if !is || of.Effect.State != state || !errors.Is(err, repo.ErrConflict) {
@@ -125,7 +125,7 @@ func (w *world) is(err error, state effect.State) *effect.Error {
 	if strings.Contains(err.Error(), "secret") {
 		w.t.Errorf("the error says %s", err)
 	}
-	return of
+	return *of
 }
 
 func (w *world) stored(call string) effect.Effect {

@@ -15,7 +15,7 @@ import (
 // testOverdue: a call is under way until its time and the margin have passed, by the database's clock. An answer that comes later is stored,
 // since nobody else has decided.
 func testOverdue(t *testing.T, w *world) {
-	answer, end := w.hangs("a", effect.Policy{})
+	answer, end := w.hangs("a")
 	w.age(t, time.Hour-time.Minute)
 	_, err := w.once("a", effect.Policy{Timeout: time.Millisecond})
 	if e := w.is(err, effect.StateReserved); e.Left > time.Minute+effect.Margin || e.Left <= 0 {
@@ -52,7 +52,7 @@ func testLateAnswers(t *testing.T, w *world) {
 	} {
 		for _, failed := range []error{nil, errLost, effect.Failed(errLost), effect.NotSent(errLost)} {
 			w.session = w.newSession()
-			answer, end := w.hangs(call, effect.Policy{})
+			answer, end := w.hangs(call)
 			w.age(t, 2*time.Hour)
 			if err := decided.by(); err != nil {
 				t.Fatal(call, err)
@@ -116,7 +116,8 @@ func testReconcile(t *testing.T, w *world) {
 	w.unknown("a")
 	_, err := w.once("a", says(effect.CannotTell(), nil))
 	w.is(err, effect.StateUnknown)
-	if _, err = w.once("a", says(effect.Happened(nil), errLost)); !errors.Is(w.is(err, effect.StateUnknown), errLost) {
+	_, err = w.once("a", says(effect.Happened(nil), errLost))
+	if w.is(err, effect.StateUnknown); !errors.Is(err, errLost) {
 		t.Error(err)
 	}
 	outcome, err := w.once("a", says(effect.Happened(json.RawMessage(`"found"`)), nil))
@@ -193,20 +194,20 @@ func testAsk(t *testing.T, w *world) {
 
 // testResolve: a person's answer is stored, also in a transaction, and may be repeated; another one is refused.
 func testResolve(t *testing.T, w *world) {
-	resolve := func(call string, answer effect.Answer) error {
-		_, err := effect.Resolve(t.Context(), w.store, w.key(call), answer)
+	resolve := func(answer effect.Answer) error {
+		_, err := effect.Resolve(t.Context(), w.store, w.key("a"), answer)
 		return err
 	}
-	if err := resolve("a", effect.DidNotHappen()); !errors.Is(err, repo.ErrNotFound) {
+	if err := resolve(effect.DidNotHappen()); !errors.Is(err, repo.ErrNotFound) {
 		t.Error(err)
 	}
-	answer, end := w.hangs("a", effect.Policy{})
-	w.is(resolve("a", effect.DidNotHappen()), effect.StateReserved)
+	answer, end := w.hangs("a")
+	w.is(resolve(effect.DidNotHappen()), effect.StateReserved)
 	answer(nil, errLost)
 	_, err := end()
 	w.is(err, effect.StateUnknown)
 	for field, answer := range map[string]effect.Answer{"answer": effect.CannotTell(), "result": effect.Happened(json.RawMessage(`{`))} {
-		if invalid, is := errors.AsType[*repo.InvalidError](resolve("a", answer)); !is || invalid.Field != field {
+		if invalid, is := errors.AsType[*repo.InvalidError](resolve(answer)); !is || invalid.Field != field {
 			t.Error(field, err)
 		}
 	}
@@ -221,8 +222,8 @@ func testResolve(t *testing.T, w *world) {
 			t.Fatal(err)
 		}
 	}
-	w.is(resolve("a", effect.Happened(json.RawMessage(`"no"`))), effect.StateDone)
-	w.is(resolve("a", effect.GivenUp("no")), effect.StateDone)
+	w.is(resolve(effect.Happened(json.RawMessage(`"no"`))), effect.StateDone)
+	w.is(resolve(effect.GivenUp("no")), effect.StateDone)
 	if outcome, err := w.once("a", effect.Policy{}); err != nil || string(outcome.Result) != `"yes"` {
 		t.Errorf("%+v, %v", outcome, err)
 	}

@@ -48,7 +48,7 @@ func runRemote(task remoteTask) error {
 	mux.HandleFunc("GET /payments", r.list)
 	mux.HandleFunc("DELETE /payments", r.forget)
 	fmt.Println(listener.Addr())
-	return http.Serve(listener, mux) //nolint:gosec // a test's
+	return http.Serve(listener, mux)
 }
 
 // pay pays. The caller may ask for trouble: to be held before the payment, or after it, or an answer that is none.

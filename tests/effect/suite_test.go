@@ -77,7 +77,7 @@ func TestRoundTrips(t *testing.T) {
 		{"plain", effect.Policy{}, 4},
 		{"turn", effect.Policy{Turn: message}, 3 + len(alone)},
 		{"permit", effect.Policy{Permit: permit}, 8}, // with the two of the change itself
-		{"plain", effect.Policy{}, 2},                // again
+		{"plain", effect.Policy{}, 4},                // again
 	} {
 		sent := once(of.call, of.policy)
 		t.Logf("%s: %d round trips; the message alone: %d", of.call, len(sent), len(alone))
