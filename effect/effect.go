@@ -84,20 +84,21 @@ const (
 	writePause = 200 * time.Millisecond
 )
 
-// way is how a record is written: alone, with a function in the same transaction, or with a turn.
-type way struct {
-	result json.RawMessage // if it is stored, too
-	also   func(ctx context.Context, tx repo.Repositories) error
-	turn   *repo.Turn
-}
+// sender makes the changes that write a record: alone, with others in a transaction, or with a turn.
+type sender func(ctx context.Context, changes []repo.StateChange) ([]repo.ScopeVersion, error)
 
-// write writes a record over the version that it has, and repeats that if the database has prevented it. Errors:
-// errTaken if others have written it meanwhile, and it does not say the same; r is then what they have written.
-func (r *record) write(ctx context.Context, store repo.Store, w way) error {
+// write writes a record over the version that it has, with a result if there is one, and repeats that if the database
+// has prevented it. Errors: errTaken if others have written it meanwhile, and it does not say the same; r is then what
+// they have written.
+func (r *record) write(ctx context.Context, state repo.State, result json.RawMessage, send sender) error {
 	for attempt := 1; ; attempt++ {
-		err := r.writeOnce(ctx, store, w)
-		if r.conflicts(err) {
-			found, err := read(ctx, store.State(), r.Key)
+		made, err := send(ctx, r.changes(result))
+		switch {
+		case err == nil:
+			r.version = made[len(made)-1].Version
+			return nil
+		case r.conflicts(err):
+			found, err := read(ctx, state, r.Key)
 			if err != nil {
 				return err
 			}
@@ -106,8 +107,7 @@ func (r *record) write(ctx context.Context, store repo.Store, w way) error {
 				return nil
 			}
 			return errTaken
-		}
-		if !passes(err) || attempt >= int(settleTime/writePause) {
+		case !passes(err) || attempt >= int(settleTime/writePause):
 			return err
 		}
 		select {
@@ -124,57 +124,14 @@ func (r *record) conflicts(err error) bool {
 	return is && conflict.Name == r.recordKey() && conflict.Scope.SessionID == r.Session
 }
 
-func (r *record) writeOnce(ctx context.Context, store repo.Store, w way) error {
-	if w.also != nil {
-		before := r.version
-		err := store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
-			r.version = before // of an attempt that was rolled back
-			if err := r.change(ctx, tx.State(), w.result); err != nil {
-				return err
-			}
-			return w.also(ctx, tx)
-		})
-		if err != nil {
-			r.version = before
-		}
-		return err
-	}
-	if w.turn != nil {
-		changes, err := r.changes(w.result)
-		turn := *w.turn
-		turn.SessionID, turn.Create, turn.State = r.Session, nil, append(slices.Clone(turn.State), changes...)
-		if err != nil {
-			return err
-		}
-		appended, err := store.Sessions().AppendTurn(ctx, turn)
-		if err != nil || !appended.Repeated { // or perhaps it was added before, without this
-			return err
-		}
-	}
-	return r.change(ctx, store.State(), w.result)
-}
-
-// change writes a record over the version that it has, with a result if there is one.
-func (r *record) change(ctx context.Context, state repo.State, result json.RawMessage) error {
-	changes, err := r.changes(result)
-	if err != nil {
-		return err
-	}
-	made, err := state.Change(ctx, changes)
-	if err == nil {
-		r.version = made[0].Version
-	}
-	return err
-}
-
-func (r *record) changes(result json.RawMessage) ([]repo.StateChange, error) {
+func (r *record) changes(result json.RawMessage) []repo.StateChange {
 	written := *r
-	text, err := json.Marshal(written)
+	text, _ := json.Marshal(written) //nolint:errchkjson // ids and times are always JSON
 	changes := []repo.StateChange{{Scope: r.scope(), Key: r.recordKey(), Value: text, IfVersion: &written.version}}
 	if result != nil {
 		changes = append(changes, repo.StateChange{Scope: r.scope(), Key: r.resultKey(), Value: result})
 	}
-	return changes, err
+	return changes
 }
 
 // now returns the database's clock, which only a write tells.

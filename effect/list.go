@@ -114,5 +114,6 @@ func carry(ctx context.Context, state repo.State, fork repo.ID, r record) error 
 		r.State = StateUnknown
 	}
 	r.Session, r.version, r.By, r.Asked = fork, 0, repo.NewID(), false
-	return r.change(ctx, state, result.Value)
+	_, err = state.Change(ctx, r.changes(result.Value))
+	return err
 }

@@ -81,11 +81,41 @@ func (o *once) reserve(ctx context.Context, r *record) error {
 	r.State, r.Attempts, r.By, r.Timeout = StateReserved, r.Attempts+1, repo.NewID(), o.policy.Timeout
 	r.Asked, r.Reason, r.From, r.ChangedAt, r.Until = false, "", repo.ID{}, time.Time{}, time.Time{}
 	r.Sequence = cmp.Or(o.policy.Sequence, r.Sequence)
-	w := way{}
+	send := o.alone
 	if !r.Permitted && o.policy.Permit != nil {
-		r.Permitted, w.also = true, o.policy.Permit
+		r.Permitted, send = true, o.with(o.policy.Permit)
 	}
-	return r.write(ctx, o.store, w)
+	return r.write(ctx, o.store.State(), nil, send)
+}
+
+func (o *once) alone(ctx context.Context, changes []repo.StateChange) ([]repo.ScopeVersion, error) {
+	return o.store.State().Change(ctx, changes)
+}
+
+// with makes changes in a transaction in which also is called.
+func (o *once) with(also func(context.Context, repo.Repositories) error) sender {
+	return func(ctx context.Context, changes []repo.StateChange) (made []repo.ScopeVersion, err error) {
+		err = o.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+			if made, err = tx.State().Change(ctx, changes); err != nil {
+				return err
+			}
+			return also(ctx, tx)
+		})
+		return made, err
+	}
+}
+
+// behind makes changes together with a turn, behind its own changes of state.
+func (o *once) behind(turn repo.Turn, session repo.ID) sender {
+	return func(ctx context.Context, changes []repo.StateChange) ([]repo.ScopeVersion, error) {
+		whole := turn
+		whole.SessionID, whole.Create, whole.State = session, nil, append(slices.Clone(turn.State), changes...)
+		appended, err := o.store.Sessions().AppendTurn(ctx, whole)
+		if err == nil && appended.Repeated { // perhaps it was added before, without this
+			return o.alone(ctx, changes)
+		}
+		return appended.Scopes, err
+	}
 }
 
 // call calls do, and stores what became of it. begun is before the reservation was sent: so no deadline of this process
@@ -120,28 +150,28 @@ func (o *once) send(ctx context.Context, begun time.Time, r record) (json.RawMes
 func (o *once) settle(ctx context.Context, r *record, result json.RawMessage) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
-	w, outcome := way{}, Outcome{}
+	var kept json.RawMessage
 	var amiss error
+	outcome, send, turn := Outcome{}, o.alone, r.State == StateDone && o.policy.Turn != nil
 	if r.State == StateDone {
 		outcome.Result = orNull(result)
 		if amiss = unfit(outcome.Result); amiss == nil {
-			w.result = outcome.Result
-		}
-		if o.policy.Turn != nil {
-			turn := o.policy.Turn(slices.Clone(outcome.Result))
-			w.turn = &turn
+			kept = outcome.Result
 		}
 	}
+	if turn {
+		send = o.behind(o.policy.Turn(slices.Clone(outcome.Result)), r.Session)
+	}
 	wanted := *r
-	err := r.write(ctx, o.store, w)
+	err := r.write(ctx, o.store.State(), kept, send)
 	for errors.Is(err, errTaken) && r.By == wanted.By { // somebody has found that its time had passed
 		wanted.version = r.version
 		*r = wanted
-		err = r.write(ctx, o.store, w)
+		err = r.write(ctx, o.store.State(), kept, send)
 	}
-	if w.turn != nil && err != nil && !passes(err) && !errors.Is(err, errTaken) {
-		amiss, w.turn = err, nil
-		err = r.write(ctx, o.store, w)
+	if turn && err != nil && !passes(err) && !errors.Is(err, errTaken) {
+		amiss = err
+		err = r.write(ctx, o.store.State(), kept, o.alone)
 	}
 	outcome.Effect = r.Effect
 	switch {
@@ -173,7 +203,7 @@ func (o *once) known(ctx context.Context, r *record) (Outcome, error) {
 		if err := r.overdue(ctx, o.store.State()); err != nil {
 			return Outcome{}, err
 		}
-		if err := r.write(ctx, o.store, way{}); err != nil {
+		if err := r.write(ctx, o.store.State(), nil, o.alone); err != nil {
 			return Outcome{}, err
 		}
 	}
@@ -214,9 +244,8 @@ func (o *once) reconcile(ctx context.Context, r *record) (Outcome, error) {
 	}
 	if o.policy.Ask != nil && failed == nil && !r.Asked {
 		r.Asked = true
-		if err := r.write(ctx, o.store, way{also: func(ctx context.Context, tx repo.Repositories) error {
-			return o.policy.Ask(ctx, tx, r.Effect)
-		}}); err != nil {
+		ask := func(ctx context.Context, tx repo.Repositories) error { return o.policy.Ask(ctx, tx, r.Effect) }
+		if err := r.write(ctx, o.store.State(), nil, o.with(ask)); err != nil {
 			return Outcome{}, err
 		}
 	}

@@ -48,7 +48,7 @@ func Resolve(ctx context.Context, store repo.Repositories, key Key, answer Answe
 		default:
 			return Effect{}, &Error{Effect: r.Effect, Err: errDecided}
 		}
-		if err = decided.change(ctx, store.State(), answer.result); !r.conflicts(err) {
+		if _, err = store.State().Change(ctx, decided.changes(answer.result)); !r.conflicts(err) {
 			return decided.Effect, err
 		}
 	}
