@@ -180,12 +180,16 @@ func (e *RefusedError) Error() string {
 }
 func (e *RefusedError) Is(target error) bool { return target == ErrConflict }
 
-// LimitExceededError reports that there would be more than Limit.
+// LimitExceededError reports that there would be more than Limit, or, of a value of state, less than AtLeast.
 type LimitExceededError struct {
-	Kind               string // "budget" of a session; "reversions", "depth" or "children" of a plan; or a part of a call
-	ID                 ID     // the session's or the plan's; zero: the limit is that of a call
-	Limit              int64
-	Current, Requested int64 // of a budget, as a Cost, like Limit: what was spent, and what would have been added
+	Kind  string // "budget" of a session; "reversions", "depth" or "children" of a plan; "state"; or a part of a call
+	ID    ID     // the session's or the plan's; zero: the limit is that of a call or of a value
+	Name  string // the key of a value of state
+	Scope Scope  // of the value of state
+	Limit int64  // of a value of state its StateChange.AtMost or AtLeast
+	// Current and Requested are of a budget, as a Cost, like Limit, what was spent, and what would have been added; of a
+	// value of state the value, and StateChange.By.
+	Current, Requested int64
 }
 
 func (e *LimitExceededError) Error() string {
@@ -194,6 +198,9 @@ func (e *LimitExceededError) Error() string {
 	case e.Kind == "budget":
 		text = fmt.Sprintf("session %s: cost %s + %s would pass the budget of %s", e.ID, Cost(e.Current), Cost(e.Requested),
 			Cost(e.Limit))
+	case e.Kind == "state":
+		text = fmt.Sprintf("%s: %d %+d would pass the bound of %d", entity(e.Kind, e.ID, e.Name, e.Scope), e.Current,
+			e.Requested, e.Limit)
 	case !e.ID.IsZero():
 		text = "plan " + e.ID.String() + ": " + text
 	}

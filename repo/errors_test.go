@@ -106,6 +106,16 @@ func typed() []typedError {
 		{&repo.RefusedError{Kind: "stream", Name: "a\nb", Reason: "is " + string(repo.StreamFailed)}, []error{repo.ErrConflict}, []string{`"a\nb"`, "failed"}},
 		{&repo.SequenceConflictError{Kind: "stream", Name: "a\nb", Expected: 3, Next: 5}, []error{repo.ErrConflict}, []string{`"a\nb"`, "3", "5"}},
 		{&repo.LimitExceededError{Kind: "keys or bytes of state", Limit: limits.MaxStateReadKeys}, []error{repo.ErrLimit}, []string{"10000 keys"}},
+		{
+			&repo.LimitExceededError{Kind: "state", Scope: repo.Scope{Name: "a\nb"}, Name: "k\n", Limit: 7, Current: 5, Requested: 3},
+			[]error{repo.ErrLimit},
+			[]string{`"a\nb": key "k\n": 5 +3 would pass the bound of 7`},
+		},
+		{
+			&repo.LimitExceededError{Kind: "state", Scope: repo.Scope{SessionID: session}, Name: "k", Limit: -7, Current: -5, Requested: -3},
+			[]error{repo.ErrLimit},
+			[]string{session.String(), `key "k": -5 -3 would pass the bound of -7`},
+		},
 		{&repo.LimitExceededError{Kind: "depth", ID: message, Limit: 10}, []error{repo.ErrLimit}, []string{message.String(), "depth", "10"}},
 	}
 }

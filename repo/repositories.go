@@ -148,9 +148,9 @@ type MessageWriter interface {
 	//
 	// Errors, found in this order: ExistsError if the session cannot be created, another turn has the id, or another call
 	// has stored one of the messages; FencedError; SequenceConflictError; InvalidError if After is no message of the
-	// session; VersionConflictError; RefusedError for an increment of what is not a 64-bit integer; ExistsError of other
-	// usage with the id; LimitExceededError for the budget; those of Plans.Use, with RefusedError for an action that is
-	// not Reusable, and of Streams.Open.
+	// session; VersionConflictError; RefusedError for an increment of what is not a 64-bit integer;
+	// LimitExceededError for an increment beyond its bound; ExistsError of other usage with the id; LimitExceededError for
+	// the budget; those of Plans.Use, with RefusedError for an action that is not Reusable, and of Streams.Open.
 	AppendTurn(ctx context.Context, turn Turn) (AppendedTurn, error)
 	// AddUsage adds to the session's usage and returns the new totals. It leaves UpdatedAt and Version. The cost may reach
 	// the budget exactly. Adding a usage with the caller's ID again adds nothing, and returns the current totals. Ids are

@@ -35,6 +35,10 @@ type StateChange struct {
 	// objects nest at most 512 levels deep, and no string holds NUL or half of a surrogate pair.
 	Value json.RawMessage
 	By    int64 // for StateIncrement
+	// AtMost and AtLeast, if set, are bounds, for StateIncrement: one that would raise the value above AtMost, or lower it
+	// below AtLeast, is a LimitExceededError, and nothing is changed. A value that is beyond a bound may be brought back
+	// in any steps. AtMost is not less than AtLeast.
+	AtMost, AtLeast *int64
 	// IfVersion, if set, is the version that the key must have before the change; 0 means that it must not exist.
 	// Otherwise nothing is changed: VersionConflictError.
 	IfVersion *int64
@@ -64,8 +68,7 @@ type ScopeState struct {
 // Value returns the value of a key, or nil if the scope does not have the key.
 func (s ScopeState) Value(key string) json.RawMessage {
 	i, found := slices.BinarySearchFunc(s.Values, key, func(v StateValue, key string) int {
-		return strings.Compare(v.Key,
-			key)
+		return strings.Compare(v.Key, key)
 	})
 	if !found {
 		return nil

@@ -23,7 +23,8 @@ type State interface {
 	// conditions. There are at most 1,000 changes, with 64 MiB of keys and values, in at most 1,000 scopes.
 	//
 	// Errors: VersionConflictError if a condition does not hold; RefusedError for an increment of what is not a 64-bit
-	// integer; ErrUnknownOutcome: made again without a condition, they may be made twice.
+	// integer; LimitExceededError for one beyond its AtMost or AtLeast; ErrUnknownOutcome: made again without a condition,
+	// they may be made twice.
 	Change(ctx context.Context, changes []StateChange, conditions ...ScopeVersion) ([]ScopeVersion, error)
 	// Erase deletes a shared scope with all of its keys, and returns their number. An entry of the audit trail has the
 	// scope's id, not its name. It may be repeated.

@@ -42,8 +42,7 @@ var ErrStopped = errors.New("the worker was stopped")
 //
 // Work returns the cause of ctx's end when all of do have returned, or the first error that waiting does not mend,
 // such as InvalidError or ErrClosed.
-func Work(ctx context.Context, store Store, claim Claim, do func(ctx context.Context,
-	claimed ClaimedPlan) error,
+func Work(ctx context.Context, store Store, claim Claim, do func(ctx context.Context, claimed ClaimedPlan) error,
 ) error {
 	switch {
 	case store == nil:

@@ -55,10 +55,8 @@ func (t Tree) isMark(sequence int64) bool {
 
 // before returns the place of the last mark that is not behind a sequence, or -1.
 func (t Tree) before(sequence int64) int {
-	at, found := slices.BinarySearchFunc(t.Marks, sequence, func(m Mark, s int64) int {
-		return cmp.Compare(m.Sequence,
-			s)
-	})
+	compare := func(m Mark, s int64) int { return cmp.Compare(m.Sequence, s) }
+	at, found := slices.BinarySearchFunc(t.Marks, sequence, compare)
 	if found {
 		return at
 	}
@@ -101,8 +99,7 @@ func (t Tree) last(sequence int64) int64 {
 	spans := []span{{sequence, high}}
 	for i, m := range t.Marks {
 		if m.Sequence > sequence && slices.ContainsFunc(spans, func(s span) bool {
-			return m.Follows >= s.low &&
-				m.Follows <= s.high
+			return m.Follows >= s.low && m.Follows <= s.high
 		}) {
 			spans = append(spans, span{m.Sequence, end(i + 1)})
 		}

@@ -172,8 +172,7 @@ func CompareLeases(a, b repo.LeaseKey) int {
 
 // SelectsLease reports whether a filter selects a lease, whose Expired is set.
 func SelectsLease(f repo.LeaseFilter, l repo.Lease) bool {
-	return (f.Kind == "" || f.Kind == l.Key.Kind) &&
-		(f.Name == "" || f.Name == l.Key.Name) &&
+	return (f.Kind == "" || f.Kind == l.Key.Kind) && (f.Name == "" || f.Name == l.Key.Name) &&
 		(f.Owner == "" || f.Owner == l.Owner) &&
 		(!f.Held || !l.Expired) && (!f.Expired || l.Expired)
 }

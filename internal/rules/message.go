@@ -114,10 +114,7 @@ func hasMember(object []byte) bool { return bytes.IndexByte(object, '"') >= 0 }
 
 // CheckCallID checks the call id of which a caller wants the messages.
 func CheckCallID(callID string) error {
-	return cmp.Or(
-		invalidIf(callID == "", "call_id", "is empty"),
-		checkText("call_id", callID, limits.MaxUserIDBytes),
-	)
+	return cmp.Or(invalidIf(callID == "", "call_id", "is empty"), checkText("call_id", callID, limits.MaxUserIDBytes))
 }
 
 // MessageConflict returns an error that says how the stored message differs from the one that appending the normalized

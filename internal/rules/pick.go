@@ -65,8 +65,7 @@ func (r Rooms) limitsOf(c Candidate) (keys []repo.PlanLimit) {
 // Allow reports whether a candidate may be claimed. One whose claim has expired is counted already.
 func (r Rooms) Allow(c Candidate) bool {
 	return !slices.ContainsFunc(r.limitsOf(c), func(key repo.PlanLimit) bool {
-		return r[key] < 0 || r[key] == 0 &&
-			!c.Expired
+		return r[key] < 0 || r[key] == 0 && !c.Expired
 	})
 }
 

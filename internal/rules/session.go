@@ -201,8 +201,7 @@ func normalizeUsage(u repo.NewUsage) (repo.NewUsage, error) {
 
 // AddUsage returns the sum of the two. Errors: InvalidError if it cannot be stored.
 func AddUsage(total repo.Usage, add repo.NewUsage) (repo.Usage, error) {
-	if add.InputTokens > math.MaxInt64-total.InputTokens ||
-		add.OutputTokens > math.MaxInt64-total.OutputTokens ||
+	if add.InputTokens > math.MaxInt64-total.InputTokens || add.OutputTokens > math.MaxInt64-total.OutputTokens ||
 		add.Cost > math.MaxInt64-total.Cost {
 		return repo.Usage{}, invalid("usage", "would pass 2^63-1 in total")
 	}

@@ -150,16 +150,21 @@ func normalizeChange(c *repo.StateChange) error {
 	default:
 		return invalid("op", "is not set, remove or increment")
 	}
+	const noIncrement = "is given, but the operation is not increment"
 	err := cmp.Or(
 		CheckStateKey("key", c.Key),
 		invalidIf(c.Op != repo.StateSet && c.Value != nil, "value", "is given, but the operation is not set"),
-		invalidIf(c.Op != repo.StateIncrement && c.By != 0, "by", "is given, but the operation is not increment"),
+		invalidIf(c.Op != repo.StateIncrement && c.By != 0, "by", noIncrement),
+		invalidIf(c.Op != repo.StateIncrement && c.AtMost != nil, "at_most", noIncrement),
+		invalidIf(c.Op != repo.StateIncrement && c.AtLeast != nil, "at_least", noIncrement),
+		invalidIf(c.AtMost != nil && c.AtLeast != nil && *c.AtMost < *c.AtLeast, "at_most", "is less than at_least"),
 		invalidIf(c.IfVersion != nil && *c.IfVersion < 0, "if_version", "is negative"),
 	)
 	if err == nil && c.Op == repo.StateSet {
 		err = CheckStateValue("value", c.Value)
 	}
 	c.Value, c.IfVersion = bytes.Clone(c.Value), ClonePointer(c.IfVersion)
+	c.AtMost, c.AtLeast = ClonePointer(c.AtMost), ClonePointer(c.AtLeast)
 	return err
 }
 
@@ -202,7 +207,7 @@ func nextStateVersion(version int64, now time.Time) int64 {
 
 // changedState returns the value that the normalized c gives to its key, or nil if it
 // removes the key. stored is what the key has; nil: it does not exist. Errors:
-// VersionConflictError, RefusedError.
+// VersionConflictError, RefusedError, LimitExceededError.
 func changedState(c repo.StateChange, stored *repo.StateValue) (json.RawMessage, error) {
 	var version int64
 	if stored != nil {
@@ -230,18 +235,26 @@ func changedState(c repo.StateChange, stored *repo.StateValue) (json.RawMessage,
 
 // incremented returns the sum that the increment c makes of a stored value.
 func incremented(c repo.StateChange, stored json.RawMessage) (json.RawMessage, error) {
-	sum := c.By
+	var n int64
 	if stored != nil {
 		// JSON's integers are a subset of what ParseInt reads: no sign "+", no zeros in
 		// front.
-		n, err := strconv.ParseInt(string(bytes.Trim(stored, " \t\r\n")), 10, 64)
-		if err != nil {
+		var err error
+		if n, err = strconv.ParseInt(string(bytes.Trim(stored, " \t\r\n")), 10, 64); err != nil {
 			return nil, notIncremented(c, "is not a 64-bit integer")
 		}
-		if c.By > 0 && n > math.MaxInt64-c.By || c.By < 0 && n < math.MinInt64-c.By {
-			return nil, notIncremented(c, "would no longer be a 64-bit integer")
+	}
+	if c.By > 0 && n > math.MaxInt64-c.By || c.By < 0 && n < math.MinInt64-c.By {
+		return nil, notIncremented(c, "would no longer be a 64-bit integer")
+	}
+	bound, sum := c.AtMost, n+c.By
+	if c.By < 0 {
+		bound = c.AtLeast
+	}
+	if bound != nil && (c.By > 0 && sum > *bound || c.By < 0 && sum < *bound) {
+		return nil, &repo.LimitExceededError{
+			Kind: "state", Scope: c.Scope, Name: c.Key, Limit: *bound, Current: n, Requested: c.By,
 		}
-		sum += n
 	}
 	return strconv.AppendInt(nil, sum, 10), nil
 }

@@ -244,7 +244,7 @@ func firstID(given repo.Turn) string {
 }
 
 // digest returns the SHA-256 of what the turn stores. Ids that the caller did not give
-// are left out, and so are the conditions, which a caller that tries again may have
+// are left out, and so are the conditions and bounds, which a caller that tries again may have
 // read again. A scope without a name is the session's own.
 func (t *Turn) digest(given repo.Turn) (sum [sha256.Size]byte) {
 	d := digester{sha256.New()}

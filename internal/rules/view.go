@@ -125,6 +125,9 @@ func ErrorOutOfView(err error) error {
 	if e, is := errors.AsType[*repo.VersionConflictError](err); is {
 		e.Scope.Name = OutOfView(e.Scope.Name)
 	}
+	if e, is := errors.AsType[*repo.LimitExceededError](err); is {
+		e.Scope.Name = OutOfView(e.Scope.Name)
+	}
 	if e, is := errors.AsType[*repo.RefusedError](err); is {
 		e.Name, e.Scope.Name = OutOfView(e.Name), OutOfView(e.Scope.Name)
 	}

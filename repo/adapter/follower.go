@@ -28,8 +28,7 @@ type Follower[T any] struct {
 func FollowMessages(ctx context.Context, messages repo.Sessions, sessionID repo.ID,
 	from int64,
 ) *Follower[repo.Message] {
-	return newFollower(ctx, func(ctx context.Context) iter.Seq2[repo.Message,
-		error] {
+	return newFollower(ctx, func(ctx context.Context) iter.Seq2[repo.Message, error] {
 		return messages.Follow(ctx, sessionID, from)
 	})
 }
@@ -38,8 +37,7 @@ func FollowMessages(ctx context.Context, messages repo.Sessions, sessionID repo.
 func FollowParts(ctx context.Context, streams repo.Streams, key string,
 	from repo.StreamPosition,
 ) *Follower[repo.StreamPart] {
-	return newFollower(ctx, func(ctx context.Context) iter.Seq2[repo.StreamPart,
-		error] {
+	return newFollower(ctx, func(ctx context.Context) iter.Seq2[repo.StreamPart, error] {
 		return streams.Follow(ctx, key, from)
 	})
 }

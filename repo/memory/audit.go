@@ -136,9 +136,7 @@ func (a audit) Count(ctx context.Context, filter repo.AuditFilter, limit int) (c
 	}
 	filter, wrong := rules.NormalizeAuditFilter(filter)
 	limit, err = rules.CheckCount(limit)
-	found, err := run(ctx, unless(cmp.Or(wrong, err), a.read), func(t *tables) (int,
-		error,
-	) {
+	found, err := run(ctx, unless(cmp.Or(wrong, err), a.read), func(t *tables) (int, error) {
 		return len(t.selected(filter)), nil
 	})
 	return int64(min(found, limit)), found > limit, err
@@ -150,8 +148,7 @@ func (a audit) Export(ctx context.Context, filter repo.AuditFilter, w io.Writer)
 	}
 	filter, err := rules.NormalizeAuditFilter(filter)
 	found, err := run(ctx, unless(err, a.read), func(t *tables) ([]*auditlog.Entry, error) {
-		return t.selected(filter),
-			nil
+		return t.selected(filter), nil
 	})
 	if err != nil {
 		return err

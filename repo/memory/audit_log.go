@@ -77,9 +77,7 @@ func (a auditStore) beginSeal(ctx context.Context, limit int) (auditlog.Unsealed
 			return auditlog.Unsealed{}, fmt.Errorf("%w: another sealer is at work", repo.ErrContention)
 		}
 		t.sealing = true
-		unsealed := auditlog.Unsealed{
-			Size: int64(len(t.log.leaves)), Identity: t.log.identity,
-		}
+		unsealed := auditlog.Unsealed{Size: int64(len(t.log.leaves)), Identity: t.log.identity}
 		total := int64(0)
 		for i, id := range t.unsealed {
 			entry := t.entry(id)

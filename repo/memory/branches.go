@@ -68,9 +68,7 @@ func (r *sessionRow) path(head int64) (path []*repo.Message) {
 
 // from returns those of ascending messages from a sequence on.
 func from(messages []*repo.Message, sequence int64) []*repo.Message {
-	first, _ := slices.BinarySearchFunc(messages, sequence, func(m *repo.Message,
-		s int64,
-	) int {
+	first, _ := slices.BinarySearchFunc(messages, sequence, func(m *repo.Message, s int64) int {
 		return cmp.Compare(m.Sequence, s)
 	})
 	return messages[first:]

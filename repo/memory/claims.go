@@ -71,8 +71,7 @@ func (p plans) Claim(ctx context.Context, claim repo.Claim) ([]repo.ClaimedPlan,
 func (t *tables) claimPlans(claim repo.Claim) []repo.ClaimedPlan {
 	choice := rules.Choice{Most: claim.Limit}
 	for _, expired := range t.claims.where(func(c *claimRow) bool {
-		return t.leaseLeft(c.plan) <= 0 &&
-			asks(claim, t.plans.get(c.plan).Plan)
+		return t.leaseLeft(c.plan) <= 0 && asks(claim, t.plans.get(c.plan).Plan)
 	}) {
 		switch r := t.plans.get(expired.plan); {
 		case r.Attempt >= r.MaxAttempts:

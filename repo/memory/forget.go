@@ -125,8 +125,7 @@ func (f *forgetter) forgetEntries() {
 	for id, e := range f.entries.all() {
 		about := slices.Contains(f.Plans, e.PlanID) || slices.Contains(f.Sessions, e.SessionID)
 		named := f.in(e.Namespace) && slices.ContainsFunc(f.Names, func(name string) bool {
-			return name == e.Actor ||
-				name == e.User || name == e.Project
+			return name == e.Actor || name == e.User || name == e.Project
 		})
 		if !about && !named {
 			continue
@@ -146,8 +145,7 @@ func (f *forgetter) forgetPlan(r *planRow, name string) {
 	changed := &planRow{Plan: r.Plan, events: slices.Clone(r.events), fence: r.fence}
 	busy := rules.IsOpen(r.Plan)
 	made := slices.ContainsFunc(r.events, func(e repo.PlanEvent) bool {
-		return e.Actor == name &&
-			e.Transition == repo.TransitionUse
+		return e.Actor == name && e.Transition == repo.TransitionUse
 	})
 	used := made && !busy
 	var ran, failed, cancelled bool

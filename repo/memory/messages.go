@@ -114,9 +114,7 @@ func (s sessions) some(ctx context.Context, wrong error, sessionID repo.ID,
 	choose func(*sessionRow) []*repo.Message,
 ) ([]repo.Message, error) {
 	found, err := runOn(ctx, unless(wrong, s.read), s.session, sessionID,
-		func(_ *tables, r *sessionRow) ([]*repo.Message, error) {
-			return slices.Clone(choose(r)), nil
-		})
+		func(_ *tables, r *sessionRow) ([]*repo.Message, error) { return slices.Clone(choose(r)), nil })
 	if err != nil {
 		return nil, err
 	}

@@ -78,8 +78,7 @@ func (t *tables) sweepPlans(limit int) (swept int) {
 		end(r, moved, reason)
 	}
 	for _, c := range first(limit, t.claims.where(func(c *claimRow) bool {
-		return t.leaseLeft(c.plan) <= 0 && t.isOver(c,
-			now)
+		return t.leaseLeft(c.plan) <= 0 && t.isOver(c, now)
 	})) {
 		r := t.plans.get(c.plan)
 		moved, reason := rules.Expired(r.Plan)
@@ -92,8 +91,7 @@ func (t *tables) sweepPlans(limit int) (swept int) {
 	for _, r := range kept {
 		doomed := t.below(r)
 		if deleted < limit && !slices.ContainsFunc(doomed, func(r *planRow) bool {
-			return rules.IsOpen(r.Plan) ||
-				t.heldPlan(r)
+			return rules.IsOpen(r.Plan) || t.heldPlan(r)
 		}) {
 			t.deletePlans(doomed)
 			deleted += len(doomed)

@@ -43,8 +43,7 @@ func (p plans) List(ctx context.Context, filter repo.PlanFilter, page repo.Page)
 // selectPlans looks at the session's plans, if the filter names one, else at all.
 func (t *tables) selectPlans(filter repo.PlanFilter, after repo.ID) []*planRow {
 	selects := func(r *planRow) bool {
-		return r.ID.Compare(after) < 0 &&
-			(filter.Namespace == "" || filter.Namespace == r.Namespace) &&
+		return r.ID.Compare(after) < 0 && (filter.Namespace == "" || filter.Namespace == r.Namespace) &&
 			(filter.Action == "" || filter.Action == r.Action.String()) &&
 			(filter.Phase == "" || filter.Phase == r.Phase) &&
 			(filter.State == "" || filter.State == r.State) &&

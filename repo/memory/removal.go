@@ -114,8 +114,7 @@ func (r remover) HeldFork(ctx context.Context, owner string, namespaces []string
 func (r remover) Made(ctx context.Context, sessions []repo.ID) ([]repo.ID, error) {
 	return run(ctx, r.read, func(t *tables) (made []repo.ID, err error) {
 		for _, top := range t.plans.where(func(p *planRow) bool {
-			return !p.SessionID.IsZero() &&
-				slices.Contains(sessions, p.SessionID)
+			return !p.SessionID.IsZero() && slices.Contains(sessions, p.SessionID)
 		}) {
 			for _, p := range t.below(top) {
 				if !slices.Contains(made, p.ID) {

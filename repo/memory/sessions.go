@@ -64,8 +64,7 @@ func (s sessions) Create(ctx context.Context, given repo.NewSession) (repo.Sessi
 
 func (s sessions) Get(ctx context.Context, id repo.ID) (repo.Session, error) {
 	return runOn(ctx, s.read, s.session, id, func(t *tables, r *sessionRow) (repo.Session, error) {
-		return s.snapshot(t,
-			r), nil
+		return s.snapshot(t, r), nil
 	})
 }
 

@@ -27,8 +27,7 @@ func (s sessions) List(ctx context.Context, filter repo.SessionFilter,
 	after := &sessionRow{Session: repo.Session{CreatedAt: list.After.CreatedAt, ID: list.After.ID}}
 	return run(ctx, unless(err, s.read), func(t *tables) (repo.List[repo.Session], error) {
 		found := t.sessionsIn(filter.Namespace, func(r *sessionRow) bool {
-			return (filter.Owner == "" || r.Owner == filter.Owner) &&
-				(filter.Actor == "" || r.Actor == filter.Actor) &&
+			return (filter.Owner == "" || r.Owner == filter.Owner) && (filter.Actor == "" || r.Actor == filter.Actor) &&
 				!r.CreatedAt.Before(filter.CreatedFrom) &&
 				(filter.CreatedBefore.IsZero() || r.CreatedAt.Before(filter.CreatedBefore)) &&
 				compareAge(r, after) < 0
@@ -47,8 +46,7 @@ func (s sessions) listActive(ctx context.Context, filter repo.SessionFilter,
 	list, err := rules.ActiveSessionList(filter, page)
 	lastFirst := func(a, b *sessionRow) int { return compareActivity(b, a) }
 	return s.byActivity(ctx, list, err, lastFirst, func(r *sessionRow) bool {
-		return list.Filter.Owner == "" ||
-			r.Owner == list.Filter.Owner
+		return list.Filter.Owner == "" || r.Owner == list.Filter.Owner
 	})
 }
 

@@ -240,9 +240,7 @@ func (s streams) Delete(ctx context.Context, key string) error {
 
 func (s streams) RemoveExpired(ctx context.Context, limit int) (streams, parts int64, err error) {
 	limit, err = rules.CheckStreamRemoval(limit)
-	removed, err := run(ctx, unless(err, s.write), func(t *tables) (removedStreams,
-		error,
-	) {
+	removed, err := run(ctx, unless(err, s.write), func(t *tables) (removedStreams, error) {
 		return t.removeStreams(t.now(), limit), nil
 	})
 	return removed.streams, removed.parts, err

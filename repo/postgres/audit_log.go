@@ -224,8 +224,7 @@ func (a *auditStore) Leaf(ctx context.Context, entryID repo.ID) (auditlog.Leaf, 
 
 func (a *auditStore) Checkpoint(ctx context.Context) (auditlog.Checkpoint, error) {
 	row, err := ask(ctx, a.exec.read, func(q db.DBTX) (db.AuditCheckpoint, error) {
-		return queries.AuditCheckpointGet(ctx,
-			q)
+		return queries.AuditCheckpointGet(ctx, q)
 	})
 	if err != nil {
 		return auditlog.Checkpoint{}, conn.OrMissing(err, &repo.NotFoundError{Kind: "audit checkpoint"})

@@ -25,8 +25,8 @@ const (
 	maxPositions    = 256
 	maxNewsRows     = 1024
 	maxNewsBytes    = 1 << 20
-	maxSessionRows  = 256
-	maxSessionBytes = 256 << 10
+	maxSessionRows  = 512
+	maxSessionBytes = 512 << 10
 )
 
 func (s *sessions) Follow(ctx context.Context, sessionID repo.ID, from int64) iter.Seq2[repo.Message, error] {

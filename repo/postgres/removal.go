@@ -43,8 +43,7 @@ func (r *remover) RemoveTurns(ctx context.Context, from, before time.Time, limit
 	params := db.TurnRemoveOldParams{NotBefore: from, Before: before, MaxRows: int32(limit)}
 	for {
 		row, err := afterGate(ctx, r.exec, func(q db.DBTX) (db.TurnRemoveOldRow, error) {
-			return queries.TurnRemoveOld(ctx, q,
-				params)
+			return queries.TurnRemoveOld(ctx, q, params)
 		})
 		switch {
 		case err != nil || row.Found < int64(params.MaxRows):
@@ -150,8 +149,7 @@ func (r *remover) forgetName(ctx context.Context, name string, in []string, f *r
 	plans := db.PlanForgetParams{Name: name, Namespaces: in, AfterID: convert.UUID(repo.ID{}), MaxRows: forgetRows}
 	for plans.AfterID.Valid {
 		row, err := afterGate(ctx, r.exec, func(q db.DBTX) (db.PlanForgetRow, error) {
-			return queries.PlanForget(ctx, q,
-				plans)
+			return queries.PlanForget(ctx, q, plans)
 		})
 		if err != nil {
 			return err
@@ -211,8 +209,7 @@ func (r *remover) forgetMessages(ctx context.Context, id repo.ID, f *removal.For
 	params := db.MessageEraseParams{ID: convert.UUID(id), AfterSequence: -1, MaxRows: forgetRows}
 	for {
 		row, err := afterGate(ctx, r.exec, func(q db.DBTX) (db.MessageEraseRow, error) {
-			return queries.MessageErase(ctx, q,
-				params)
+			return queries.MessageErase(ctx, q, params)
 		})
 		if err == nil && row.Held {
 			err = rules.HeldMessages(id)

@@ -138,8 +138,7 @@ func (s *sessions) taken(ctx context.Context, id repo.ID, namespace, key string)
 		ID: convert.UUID(id), Namespace: namespace, Key: convert.Nullable(key),
 	})
 	return convert.Each(rows, func(row db.SessionListTakenRow) repo.Session {
-		return convert.Session(s.view,
-			db.SessionGetRow(row))
+		return convert.Session(s.view, db.SessionGetRow(row))
 	}), err
 }
 

@@ -21,8 +21,7 @@ func (s *state) Change(ctx context.Context, changes []repo.StateChange,
 	}
 	checked.InView(s.view)
 	made, err := ask(ctx, s.exec.write, func(q db.DBTX) ([]repo.ScopeVersion, error) {
-		return write.ChangeState(ctx, q,
-			checked)
+		return write.ChangeState(ctx, q, checked)
 	})
 	rules.ScopesOutOfView(made)
 	return made, s.exec.noted(rules.ErrorOutOfView(err))

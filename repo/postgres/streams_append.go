@@ -91,8 +91,7 @@ func newPartsAppender(pool *pooled) *partsAppender {
 // appendParts appends parts together with others.
 func (p *pooled) appendParts(ctx context.Context, a *partsAppending) error {
 	return p.submitted(ctx, "parts", a, func() error {
-		return committerOf(p, newPartsAppender).Submit(ctx, a.stream.ID,
-			a)
+		return committerOf(p, newPartsAppender).Submit(ctx, a.stream.ID, a)
 	})
 }
 

@@ -187,8 +187,7 @@ func (c *turnCall) existing(ctx context.Context, in *sessions) (repo.ID, error) 
 	case err != nil:
 		return repo.ID{}, err
 	case slices.ContainsFunc(stored, func(s repo.Session) bool {
-		return s.ID == t.SessionID && !rules.IsInView(in.view,
-			s.Namespace)
+		return s.ID == t.SessionID && !rules.IsInView(in.view, s.Namespace)
 	}):
 		return repo.ID{}, &conn.Answer{Err: rules.InOtherNamespace(t.SessionID)}
 	case slices.ContainsFunc(stored, func(s repo.Session) bool { return s.ID == t.SessionID }):

@@ -216,7 +216,7 @@ func fullChanges(scope repo.Scope) []repo.StateChange {
 	return []repo.StateChange{
 		{Scope: scope, Key: "set", Op: repo.StateSet, Value: json.RawMessage(`{"a":1}`), IfVersion: ptr(int64(0))},
 		unset(scope, "removed"),
-		increment(scope, "incremented", 5),
+		within(increment(scope, "incremented", 5), -1_000_000, 1_000_000),
 	}
 }
 

@@ -30,6 +30,8 @@ func stateTests() []test {
 		onPlans("ScopeConditions", testStateScopeConditions),
 		onPlans("Increment", testStateIncrement),
 		onPlans("NotIncremented", testStateNotIncremented),
+		onPlans("Bounds", testStateBounds),
+		onPlans("BoundsOfTurns", testStateBoundsOfTurns),
 		onPlans("Read", testStateRead),
 		onPlans("List", testStateList),
 		onPlans("Prefixes", testStatePrefixes),
@@ -69,6 +71,12 @@ func unset(scope repo.Scope, key string) repo.StateChange {
 
 func increment(scope repo.Scope, key string, by int64) repo.StateChange {
 	return repo.StateChange{Scope: scope, Key: key, Op: repo.StateIncrement, By: by}
+}
+
+// within bounds an increment.
+func within(c repo.StateChange, atLeast, atMost int64) repo.StateChange {
+	c.AtLeast, c.AtMost = &atLeast, &atMost
+	return c
 }
 
 func ifVersion(c repo.StateChange, version int64) repo.StateChange {

@@ -16,6 +16,7 @@ func stateRaceTests() []test {
 	return []test{
 		{"Keys", testStateRacingKeys},
 		{"Increments", testStateRacingIncrements},
+		{"Bounds", testStateRacingBounds},
 		{"Versions", testStateRacingVersions},
 		{"Conditions", testStateRacingConditions},
 		{"Scopes", testStateRacingScopes},

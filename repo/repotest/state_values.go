@@ -134,6 +134,9 @@ func testStateInvalid(t *testing.T, r repo.Repositories) {
 		"changes[0].value":      {{Scope: scope, Key: "a", Op: repo.StateRemove, Value: value}},
 		"changes[1].value":      {set(scope, "a", `1`), {Scope: scope, Key: "b", Op: repo.StateIncrement, By: 1, Value: value}},
 		"changes[0].by":         {{Scope: scope, Key: "a", Value: value, By: 1}},
+		"changes[0].at_most":    {{Scope: scope, Key: "a", Value: value, AtMost: ptr(int64(0))}},
+		"changes[0].at_least":   {{Scope: scope, Key: "a", Op: repo.StateRemove, AtLeast: ptr(int64(0))}},
+		"changes[1].at_most":    {set(scope, "a", `1`), within(increment(scope, "b", 0), 1, 0)},
 		"changes[0].if_version": {ifVersion(set(scope, "a", `1`), -1)},
 	} {
 		_, err := r.State().Change(t.Context(), changes)

@@ -106,7 +106,8 @@ func fullTurn(scope repo.Scope) repo.Turn {
 		ID:       randomName(),
 		Messages: []repo.NewMessage{user(secret), fullMessage()},
 		State: []repo.StateChange{
-			set(scope, "color", `"`+secret+`"`), set(repo.Scope{}, "step", `{"n": 1}`), increment(scope, "n", 3), unset(scope, "gone"),
+			set(scope, "color", `"`+secret+`"`), set(repo.Scope{}, "step", `{"n": 1}`),
+			within(increment(scope, "n", 3), 3, 1000), unset(scope, "gone"),
 		},
 		Usage: &repo.NewUsage{ID: repo.NewID(), InputTokens: 1, OutputTokens: 2, Cost: 3},
 	}
@@ -475,6 +476,7 @@ func testTurnConflicts(t *testing.T, r repo.Repositories) {
 	again := clone(turn)
 	again.Messages[1].Metadata = json.RawMessage(" {\"b\":[\"\\u00e9\", 2.50],\n\"a\":1}")
 	again.State[0].Op, again.State[1].Scope = repo.StateSet, repo.Scope{SessionID: id}
+	again.State[2].AtMost, again.State[2].AtLeast = new(int64), nil // a limit that was lowered meanwhile
 	if !addTurn(t, r, id, again).Repeated {
 		t.Error("the same turn, written otherwise, is not repeated")
 	}

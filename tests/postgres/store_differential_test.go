@@ -359,6 +359,8 @@ func (w *twins) drawTurn(t *rapid.T, messages []repo.NewMessage) repo.Turn {
 				}).Draw(t, "value"))
 			case repo.StateIncrement:
 				c.By = rapid.SampledFrom([]int64{0, 1, -1, math.MaxInt64, math.MinInt64}).Draw(t, "by")
+				bounds := []*int64{nil, nil, new(int64(-1)), new(int64(0)), new(int64(1))}
+				c.AtMost, c.AtLeast = rapid.SampledFrom(bounds).Draw(t, "at most"), rapid.SampledFrom(bounds).Draw(t, "at least")
 			}
 			if rapid.IntRange(0, 4).Draw(t, "conditional") == 0 {
 				none := int64(0)

@@ -28,6 +28,7 @@ import (
 	"github.com/seed-df90f812/agentstore/adapters/adk"
 	mcpstore "github.com/seed-df90f812/agentstore/adapters/mcp"
 	"github.com/seed-df90f812/agentstore/approval"
+	"github.com/seed-df90f812/agentstore/budget"
 	"github.com/seed-df90f812/agentstore/erase"
 	"github.com/seed-df90f812/agentstore/inspect"
 	"github.com/seed-df90f812/agentstore/live"
@@ -35,6 +36,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/adapter"
 	"github.com/seed-df90f812/agentstore/retention"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
+	"github.com/seed-df90f812/agentstore/usage"
 	"github.com/seed-df90f812/agentstore/window"
 )
 
@@ -51,6 +53,8 @@ type world struct {
 	id     repo.ID // of her session
 	stream repo.Stream
 	key    []byte
+	// reserved is her reservation.
+	reserved budget.Reservation
 }
 
 // question is who asks, and for what.
@@ -230,6 +234,51 @@ var table = map[string]entry{
 	"approval.Approvals.Expire": {nobody: true, quiet: "foreign empty", ask: inApprovals(func(ctx context.Context, a *approval.Approvals, _ repo.Store, _ question, _ approval.Ref) (any, error) {
 		return a.Expire(ctx, 0)
 	})},
+	"usage.Count": {nothing: pure}, "usage.DayOf": {nothing: pure}, "usage.Scopes": {nothing: pure},
+	"usage.Report": {nobody: true, quiet: "foreign empty", ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return usage.Report(ctx, w.in(q).State(), usage.Query{From: "2026-03-01", To: "2026-03-31", By: []usage.Dimension{usage.ByModel}})
+	}},
+	"usage.Fold": {nobody: true, quiet: "foreign empty", ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return nil, usage.Fold(ctx, w.in(q).State(), "2026-03-01", "2026-03-31")
+	}},
+	"usage.Forget": {nobody: true, quiet: "foreign empty", ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return usage.Forget(ctx, w.in(q).State(), "2026-03-01", "2026-03-31")
+	}},
+	"budget.New": {nothing: owner}, "budget.ScopeName": {nothing: pure}, "budget.Prices.Amount": {nothing: pure}, "budget.Reservation.Wrote": {nothing: pure},
+	"budget.Keeper.Reserve": {nobody: true, quiet: "foreign", ask: inBudget(func(ctx context.Context, k *budget.Keeper, q question, r budget.Request, _ budget.Reservation) (any, error) {
+		return k.Reserve(ctx, r)
+	})},
+	"budget.Keeper.ReserveTurn": {nobody: true, ask: inBudget(func(ctx context.Context, k *budget.Keeper, q question, r budget.Request, _ budget.Reservation) (any, error) {
+		turn, _, err := k.ReserveTurn(ctx, repo.Turn{SessionID: q.session, Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "x"}}}, r)
+		return turn, err
+	})},
+	"budget.Keeper.Propose": {nobody: true, quiet: "foreign", ask: inBudget(func(ctx context.Context, k *budget.Keeper, _ question, r budget.Request, _ budget.Reservation) (any, error) {
+		proposed, _, err := k.Propose(ctx, r)
+		return proposed, err
+	})},
+	"budget.Keeper.Find": {nobody: true, ask: inBudget(func(ctx context.Context, k *budget.Keeper, q question, _ budget.Request, hers budget.Reservation) (any, error) {
+		return k.Find(ctx, q.name, hers.ID)
+	})},
+	"budget.Keeper.Used": {nobody: true, quiet: "foreign", ask: inBudget(func(ctx context.Context, k *budget.Keeper, _ question, r budget.Request, _ budget.Reservation) (any, error) {
+		used, err := k.Used(ctx, r.Limits[0])
+		if used != 0 {
+			return secret, err
+		}
+		return nil, err
+	})},
+	"budget.Keeper.Settle": {nobody: true, ask: inBudget(func(ctx context.Context, k *budget.Keeper, _ question, _ budget.Request, hers budget.Reservation) (any, error) {
+		return k.Settle(ctx, hers, budget.Use{})
+	})},
+	"budget.Keeper.Release": {nobody: true, ask: inBudget(func(ctx context.Context, k *budget.Keeper, _ question, _ budget.Request, hers budget.Reservation) (any, error) {
+		return nil, k.Release(ctx, hers)
+	})},
+	"budget.Keeper.SettleTurn": {nobody: true, ask: inBudget(func(ctx context.Context, k *budget.Keeper, q question, _ budget.Request, hers budget.Reservation) (any, error) {
+		turn, _, err := k.SettleTurn(ctx, repo.Turn{SessionID: q.session, Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "x"}}}, hers, budget.Use{})
+		return turn, err
+	})},
+	"budget.Keeper.Sweep": {nobody: true, quiet: "foreign empty", ask: inBudget(func(ctx context.Context, k *budget.Keeper, q question, _ budget.Request, _ budget.Reservation) (any, error) {
+		return k.Sweep(ctx, q.name)
+	})},
 	"window.Estimate": {nothing: pure},
 	"window.Read": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
 		return window.Read(ctx, w.in(q).Sessions(), q.session, window.Options{Tokens: 100_000})
@@ -391,6 +440,26 @@ func answered(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, err
 	return nil, err
 }
 
+// inBudget asks with the keeper of a namespace, a request under the name that is asked for, and Jane's reservation.
+func inBudget(ask func(context.Context, *budget.Keeper, question, budget.Request, budget.Reservation) (any, error)) func(context.Context, *world, question) (any, error) {
+	return func(ctx context.Context, w *world, q question) (any, error) {
+		k, err := budget.New(w.in(q), budget.Options{})
+		if err != nil {
+			return nil, err
+		}
+		hers := w.reserved
+		if q.namespace == "" {
+			hers = budget.Reservation{}
+		}
+		return ask(ctx, k, q, budgetRequest(q.name), hers)
+	}
+}
+
+func budgetRequest(name string) budget.Request {
+	limit := budget.Limit{Name: name, Unit: budget.Tokens, Period: budget.Ever, Max: 10}
+	return budget.Request{ID: "r", Limits: []budget.Limit{limit}, Most: budget.Amount{Tokens: 5}, Life: time.Hour}
+}
+
 func inCluster(ask func(ctx context.Context, c *a2astore.Cluster, id a2a.TaskID) (any, error)) func(context.Context, *world, question) (any, error) {
 	return func(ctx context.Context, w *world, q question) (any, error) {
 		c, err := a2astore.New(ctx, w.store, a2astore.Options{Name: cmp.Or(q.namespace, "a")})
@@ -484,7 +553,8 @@ func newWorld(t *testing.T, databaseURL string) *world {
 	w.id = must[repo.Session](t)(a.Sessions().Create(ctx, repo.NewSession{Key: "k", Owner: "jane", Metadata: []byte(`{"m":"` + secret + `"}`)})).ID
 	must[[]repo.Message](t)(a.Sessions().Append(ctx, w.id, repo.NewMessage{Role: repo.RoleUser, Content: secret}))
 	must[[]repo.ScopeVersion](t)(a.State().Change(ctx, []repo.StateChange{{Scope: repo.Scope{SessionID: w.id}, Key: "k", Value: []byte(`"` + secret + `"`)}}))
-	if err := newPlan(ctx, a, "a", secret); err != nil {
+	turn := repo.Turn{SessionID: w.id, ID: "counted"}
+	if err := errors.Join(usage.Count(&turn, usage.Use{Day: "2026-03-31", Model: secret}), newPlan(ctx, a, "a", secret)); err != nil {
 		t.Fatal(err)
 	}
 	hers := must[*approval.Approvals](t)(approval.New(w.store, "a", approval.Options{}))
@@ -496,8 +566,10 @@ func newWorld(t *testing.T, databaseURL string) *world {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	must[repo.AppendedTurn](t)(a.Sessions().AppendTurn(ctx, turn))
 	w.stream = must[repo.Stream](t)(a.Streams().Open(ctx, repo.NewStream{Key: "s", Owner: "jane", Session: w.id}))
 	must[int64](t)(a.Streams().Append(ctx, w.stream, []byte(secret)))
+	w.reserved = must[budget.Reservation](t)(must[*budget.Keeper](t)(budget.New(a, budget.Options{})).Reserve(ctx, budgetRequest("task")))
 	jane := question{namespace: "a", user: "jane", name: "k"}
 	must[any](t)(inCluster(func(ctx context.Context, c *a2astore.Cluster, _ a2a.TaskID) (any, error) {
 		task := &a2a.Task{ID: "task", Metadata: map[string]any{"m": secret}}
@@ -543,6 +615,10 @@ func (w *world) hers() string {
 		fmt.Fprintf(all, "%+v\n", must[repo.Stream](w.T)(w.store.In("a").Streams().Get(ctx, key)))
 	}
 	fmt.Fprintf(all, "%+v\n", must[[]repo.ScopeState](w.T)(w.store.State().Read(ctx, adk.UserScope("a", "jane"))))
+	for _, name := range must[[]string](w.T)(usage.Scopes("2026-03-31", "2026-03-31")) {
+		fmt.Fprintf(all, "%+v\n", must[repo.StatePage](w.T)(w.store.In("a").State().List(ctx, repo.Scope{Name: name}, "", repo.Page{})))
+	}
+	fmt.Fprintf(all, "%+v\n", must[[]repo.ScopeState](w.T)(w.store.In("a").State().Read(ctx, repo.Scope{Name: budget.ScopeName("task")})))
 	return all.String()
 }
 
@@ -590,7 +666,7 @@ func TestTableIsWhole(t *testing.T) {
 	known := maps.Clone(table)
 	for folder, all := range map[string]bool{
 		"": false, "repo": false, "repo/adapter": false, "observe": false, "otelagentstore": false, "live": false, "inspect": false, "retention": false,
-		"erase": false, "window": false, "approval": false, "audit": false, "adapters/a2a": true, "adapters/mcp": true, "adapters/adk": true,
+		"erase": false, "window": false, "budget": false, "usage": false, "approval": false, "audit": false, "adapters/a2a": true, "adapters/mcp": true, "adapters/adk": true,
 	} {
 		names, err := functions("../../../"+folder, all)
 		if err != nil || len(names) == 0 {

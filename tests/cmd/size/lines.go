@@ -26,6 +26,9 @@ var parts = []struct{ prefix, name string }{
 	{"repo/repotest/", "tests"},
 	{"window/windowtest/", "tests"},
 	{"approval/approvaltest/", "tests"},
+	{"usage/usagetest/", "tests"},
+	{"budget/budgettest/", "tests"},
+	{"effect/effecttest/", "tests"},
 	{"internal/await/", "tests"},
 	{"tests/", "tests"},
 }

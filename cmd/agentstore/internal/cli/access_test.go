@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/approval"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/usage"
 )
 
 // inNamespace has each command that is asked in one namespace, with arguments that name what another one has. Its answer is an error,
@@ -24,7 +25,7 @@ var inNamespace = map[string]struct {
 	"session tail": {arguments: "--key k --contents"}, "session export": {arguments: "--key k"}, "session delete": {arguments: "--key k --yes"},
 	"plan list": {quiet: true}, "action list": {quiet: true}, "state list": {arguments: "app", quiet: true}, "state get": {arguments: "k app"},
 	"state erase": {arguments: "app --yes", quiet: true}, "lease list": {quiet: true}, "lease release": {arguments: "job a --yes"},
-	"approval list": {arguments: "--for bob", quiet: true}, "approval approve": {arguments: "SESSION call --as bob"}, "approval deny": {arguments: "SESSION call --as bob"},
+	"usage": {quiet: true}, "approval list": {arguments: "--for bob", quiet: true}, "approval approve": {arguments: "SESSION call --as bob"}, "approval deny": {arguments: "SESSION call --as bob"},
 	"stream show": {arguments: "s"}, "stream tail": {arguments: "s --contents"},
 	"erase subject": {arguments: "--owner nobody --key-file /none"}, // tests/postgres, package erase
 	"inspect":       {arguments: "--listen none"},                   // adapters/tests/access
@@ -57,6 +58,11 @@ func TestCommandsOfOtherNamespaces(t *testing.T) {
 	must[repo.Action](t)(a.Actions().Create(ctx, repo.NewAction{Name: "a/" + secret}))
 	must[repo.Plan](t)(a.Plans().Use(ctx, "a/"+secret, repo.UseAction{Name: secret}))
 	must[repo.Lease](t)(a.Leases().Acquire(ctx, repo.NewLease{Key: repo.LeaseKey{Kind: "job", Name: "a"}, Owner: secret}))
+	turn := repo.Turn{SessionID: session.ID}
+	if err := usage.Count(&turn, usage.Use{Day: usage.DayOf(time.Now(), nil), Model: secret}); err != nil {
+		t.Fatal(err)
+	}
+	must[repo.AppendedTurn](t)(a.Sessions().AppendTurn(ctx, turn))
 	stream := must[repo.Stream](t)(a.Streams().Open(ctx, repo.NewStream{Key: "s", Owner: secret}))
 	must[int64](t)(a.Streams().Append(ctx, stream, []byte(secret)))
 	approvals := must[*approval.Approvals](t)(approval.New(d.store, "a", approval.Options{}))

@@ -26,6 +26,7 @@ func commands(world invocation) []*urfave.Command {
 		stateCommand(world),
 		leaseCommand(world),
 		approvalCommand(world),
+		usageCommand(world),
 		retentionCommand(world),
 		eraseCommand(world),
 		streamCommand(world),

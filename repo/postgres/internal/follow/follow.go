@@ -15,8 +15,8 @@
 // those that are a little behind.
 //
 // Who has not read to the end of its log by its last read catches up. Those who do take turns, one
-// by one, and whatever they are, they do not keep waiting those who are up to date. A
-// follower is taken for one of these until its first read shows that it is not.
+// by one, and whatever they are, they do not keep waiting those who are up to date. Of a new
+// follower its first read shows which it is: new ones are read together, among those who catch up.
 //
 // A Notifier and a Listener carry hints from one process to others.
 package follow
@@ -281,7 +281,7 @@ func (h *Hub[K, I]) enter(key K, from int64) (*follower[K, I], error) {
 		h.polling = true
 		h.running.Go(h.poll)
 	}
-	return &follower[K, I]{topic: t, next: from, looks: never, live: true, entered: h.begun}, nil
+	return &follower[K, I]{topic: t, next: from, looks: never, entered: h.begun}, nil
 }
 
 func (h *Hub[K, I]) leave(f *follower[K, I]) {

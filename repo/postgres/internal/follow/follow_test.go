@@ -527,6 +527,38 @@ func TestCatchUp(t *testing.T) {
 	})
 }
 
+// Many who are new, as after a deployment, do not keep one waiting who is up to date, and are read together.
+func TestNewOnes(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		const logs = 500
+		w.create("live")
+		live := w.follow("live", 0)
+		synctest.Wait()
+		time.Sleep(2 * w.readTakes)
+		var readers []*reader
+		for i := range logs {
+			key := string(rune('A' + i))
+			w.create(key)
+			w.add(key, 1)
+			readers = append(readers, w.follow(key, 0))
+		}
+		synctest.Wait()
+		before, _, _ := w.counts()
+		w.h.Tell(w.add("live", 1))
+		time.Sleep(w.readTakes)
+		synctest.Wait()
+		live.wants(1, nil)
+		time.Sleep(time.Second / 2)
+		for _, r := range readers {
+			r.wants(1, nil)
+		}
+		if reads, _, _ := w.counts(); reads-before > 2*logs/w.h.config.Positions {
+			t.Errorf("%d new followers took %d reads", logs, reads-before)
+		}
+	})
+}
+
 // With one reader, those who catch up and those who are up to date take turns.
 func TestCatchUpOneReader(t *testing.T) {
 	t.Parallel()

@@ -65,16 +65,19 @@ func (h *Hub[K, I]) following(live bool) []*request[K, I] {
 	return requests
 }
 
-// take takes the requests of one read: those who are up to date together, or one who catches
-// up. One reader is left to the first, if there are several, and each takes turns. The caller
-// holds mu.
+// take takes the requests of one read: those who are up to date together, those who are new together, or one who
+// catches up. One reader is left to the first, if there are several, and each takes turns. The caller holds mu.
 func (h *Hub[K, I]) take(turn bool) (requests []*request[K, I]) {
 	behind := len(h.behind) > 0 && h.catching < max(1, h.config.Readers-1)
 	switch {
 	case h.closed:
 		return nil
 	case behind && (turn || len(h.live) == 0):
-		requests, h.behind = cut(h.behind, 1)
+		fresh := slices.IndexFunc(h.behind, func(r *request[K, I]) bool { return !r.fresh })
+		if fresh < 0 {
+			fresh = len(h.behind)
+		}
+		requests, h.behind = cut(h.behind, max(1, min(fresh, h.config.Positions)))
 		h.catching++
 	default:
 		requests, h.live = cut(h.live, h.config.Positions)
@@ -126,7 +129,7 @@ func (h *Hub[K, I]) again(r *request[K, I]) {
 		r.topic.remove(r)
 		return
 	}
-	r.live = false
+	r.live, r.fresh = false, false
 	h.put(r)
 }
 

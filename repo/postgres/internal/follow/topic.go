@@ -26,9 +26,9 @@ const unknown = -1
 type request[K comparable, I any] struct {
 	topic *topic[K, I]
 	from  int64
-	// live: it is read together with others. Otherwise the followers catch up.
-	live  bool
-	state state
+	// live: it is read together with others. Otherwise the followers catch up, or are new: where they stand is not known.
+	live, fresh bool
+	state       state
 	// waiting is the number of followers.
 	waiting int
 	// known and size are the topic's when the read began, and read the number of the read.
@@ -75,7 +75,7 @@ func (h *Hub[K, I]) ask(f *follower[K, I]) (*request[K, I], *answer[I]) {
 		return nil, &answer[I]{Found: Found[I]{Items: kept, Next: t.tail.end()}, looks: t.looks}
 	}
 	due := !current || f.next < t.known || t.known == unknown
-	live := f.live || !due
+	live, fresh := f.live || !due, f.looks == never
 	at := slices.IndexFunc(t.requests, func(r *request[K, I]) bool {
 		// A read that began before the follower did may not see what its caller has seen. One of
 		// who catches up may have to wait for others.
@@ -83,7 +83,8 @@ func (h *Hub[K, I]) ask(f *follower[K, I]) (*request[K, I], *answer[I]) {
 	})
 	if at < 0 {
 		at = len(t.requests)
-		t.requests = append(t.requests, &request[K, I]{topic: t, from: f.next, live: live, done: make(chan struct{})})
+		r := &request[K, I]{topic: t, from: f.next, live: live, fresh: fresh, done: make(chan struct{})}
+		t.requests = append(t.requests, r)
 	}
 	r := t.requests[at]
 	r.waiting++

@@ -1,0 +1,106 @@
+package budget
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/adapter"
+)
+
+// Sweep gives back what has expired under these names, and returns how many reservations that were. Each comes back
+// under all of its limits at once. It also removes what Options.Keep says. It reads all that is kept under the names,
+// page by page. Several processes may sweep at the same time, and a sweep may be ended at any time.
+//
+// Errors: those of State.List and State.Change, with the number so far.
+func (k *Keeper) Sweep(ctx context.Context, names ...string) (expired int, err error) {
+	now, err := k.now(ctx)
+	for i := 0; err == nil && i < len(names); i++ {
+		var n int
+		n, err = k.sweep(ctx, names[i], "", now)
+		expired += n
+	}
+	return expired, err
+}
+
+// sweepInterval is how often refusals make a process look for what has expired under a name, and maxSwept how many
+// names it remembers.
+const sweepInterval, maxSwept = time.Second, 10_000
+
+// sweepRefused sweeps a name under which something was refused, unless this process did so just now: otherwise all that
+// are refused together would read all reservations.
+func (k *Keeper) sweepRefused(ctx context.Context, name string, now time.Time) (int, error) {
+	k.mu.Lock()
+	due := now.Sub(k.swept[name]).Abs() >= sweepInterval
+	if len(k.swept) >= maxSwept {
+		clear(k.swept)
+	}
+	if due {
+		k.swept[name] = now
+	}
+	k.mu.Unlock()
+	if !due {
+		return 0, nil
+	}
+	return k.sweep(ctx, name, heldPrefix, now)
+}
+
+// sweep removes what is outdated among the keys under a name that begin with prefix.
+func (k *Keeper) sweep(ctx context.Context, name, prefix string, now time.Time) (expired int, err error) {
+	for page := (repo.Page{Limit: repo.MaxPageSize}); ; {
+		found, err := k.store.State().List(ctx, scopeOf(name), prefix, page)
+		for i := 0; err == nil && i < len(found.Values); i++ {
+			var changes []repo.StateChange
+			if changes, err = k.outdated(ctx, name, found.Values[i], now); err != nil || len(changes) == 0 {
+				continue
+			}
+			if _, err = k.store.State().Change(ctx, changes); errors.Is(err, repo.ErrConflict) { // another was faster
+				err = nil
+			} else if err == nil && len(changes) > 1 { // of a reservation
+				expired++
+			}
+		}
+		if page.After = found.Next; err != nil || page.After == "" {
+			return expired, err
+		}
+	}
+}
+
+// outdated returns the changes that remove a key under a name, or none if it is needed.
+func (k *Keeper) outdated(ctx context.Context, name string, v repo.StateValue, now time.Time) ([]repo.StateChange,
+	error,
+) {
+	gone := []repo.StateChange{{Scope: scopeOf(name), Key: v.Key, Op: repo.StateRemove, IfVersion: &v.Version}}
+	of := append(adapter.SplitKey(v.Key), "", "", "", "") // a key of somebody else's may have fewer parts
+	switch of[0] + "/" {
+	case expiredPrefix:
+		if now.After(v.UpdatedAt.Add(remembered)) {
+			return gone, nil
+		}
+	case usedPrefix:
+		first, _, err := Limit{Period: Period(of[2]), Zone: of[3]}.instance(now.Add(-k.options.Keep))
+		if k.options.Keep > 0 && err == nil && of[4] < first {
+			return gone, nil
+		}
+	case heldPrefix:
+		var r Reservation
+		if json.Unmarshal(v.Value, &r) != nil || now.Before(v.UpdatedAt.Add(r.Life)) {
+			return nil, nil //nolint:nilerr // what cannot be read is somebody else's
+		}
+		r, err := k.locate(ctx, r)
+		if err != nil || r.has(true) { // another was faster
+			return nil, err
+		}
+		changes := r.closing(Use{})
+		text, err := json.Marshal(r.At)
+		for i, p := range r.Parts {
+			if p.Version > 0 && r.isFirst(i) {
+				changes = append(changes, repo.StateChange{Scope: scopeOf(p.Name), Key: expiredPrefix + r.ID, Value: text})
+			}
+		}
+		return changes, err
+	}
+	return nil, nil
+}
