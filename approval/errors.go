@@ -18,11 +18,11 @@ type StatusError struct {
 func (e *StatusError) Error() string {
 	switch {
 	case e.Differs != "":
-		return fmt.Sprintf("%v is for another act: its %s differs", e.Ref, e.Differs)
+		return fmt.Sprintf("%s is for another act: its %s differs", e.text(), e.Differs)
 	case len(e.By) > 0:
-		return fmt.Sprintf("%v is %s, by %q", e.Ref, e.Status, e.By)
+		return fmt.Sprintf("%s is %s, by %q", e.text(), e.Status, e.By)
 	}
-	return fmt.Sprintf("%v is %s", e.Ref, e.Status)
+	return fmt.Sprintf("%s is %s", e.text(), e.Status)
 }
 
 func (e *StatusError) Is(target error) bool { return target == repo.ErrConflict }
@@ -34,8 +34,9 @@ type ForbiddenError struct {
 }
 
 func (e *ForbiddenError) Error() string {
-	return fmt.Sprintf("%v is not for %q to decide", e.Ref, e.By)
+	return fmt.Sprintf("%s is not for %q to decide", e.text(), e.By)
 }
+
 func (e *ForbiddenError) Is(target error) bool { return target == repo.ErrConflict }
 
 // ForeignError reports a request that was not asked here as it is stored: it came with the import of a session, or
@@ -43,12 +44,13 @@ func (e *ForbiddenError) Is(target error) bool { return target == repo.ErrConfli
 type ForeignError struct{ Ref }
 
 func (e *ForeignError) Error() string {
-	return fmt.Sprintf("%v was not asked in this store as it is stored: ask again with another id", e.Ref)
+	return e.text() + " was not asked in this store as it is stored: ask again with another id"
 }
+
 func (e *ForeignError) Is(target error) bool { return target == repo.ErrConflict }
 
-// String returns what errors call the request.
-func (r Ref) String() string { return fmt.Sprintf("approval %q of session %v", r.ID, r.SessionID) }
+// text is what errors call a request.
+func (r Ref) text() string { return fmt.Sprintf("approval %q of session %v", r.ID, r.SessionID) }
 
 func notFound(ref Ref) error { return &repo.NotFoundError{Kind: "approval", Name: ref.ID} }
 

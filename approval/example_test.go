@@ -33,8 +33,7 @@ func pay(ctx context.Context, store repo.Store, approvals *approval.Approvals, c
 		_, err = tx.Sessions().Append(ctx, plan.SessionID, paid)
 		return err
 	})
-	var refused *approval.StatusError
-	if errors.As(err, &refused) {
+	if _, refused := errors.AsType[*approval.StatusError](err); refused {
 		return repo.Final(err) // denied, withdrawn, or expired
 	}
 	return err
@@ -52,8 +51,7 @@ func decide(ctx context.Context, approvals *approval.Approvals, user string) err
 		answers = append(answers, approval.Answer{Ref: request.Ref, Verdict: approval.Approve, Reason: "as agreed"})
 	}
 	_, err = approvals.Decide(ctx, user, answers...)
-	var late *approval.StatusError
-	if errors.As(err, &late) {
+	if late, is := errors.AsType[*approval.StatusError](err); is {
 		fmt.Println("somebody was first:", late.Status, late.By)
 	}
 	return err

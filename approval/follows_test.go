@@ -133,8 +133,7 @@ func TestImportedElsewhere(t *testing.T) {
 	approvals := mustBe[*approval.Approvals](t)(approval.New(elsewhere, "", approval.Options{}))
 	for _, verdict := range []approval.Verdict{approval.Approve, approval.Deny, approval.Withdraw} {
 		_, err := approvals.Decide(t.Context(), map[bool]string{true: "agent", false: "bob"}[verdict == approval.Withdraw], approval.Answer{Ref: request.Ref, Verdict: verdict})
-		var foreign *approval.ForeignError
-		if !errors.As(err, &foreign) {
+		if _, foreign := errors.AsType[*approval.ForeignError](err); !foreign {
 			t.Errorf("%s: %v", verdict, err)
 		}
 	}

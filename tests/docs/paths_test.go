@@ -62,10 +62,10 @@ func TestMissingIsFound(t *testing.T) {
 // missing returns the paths in a text that do not exist. Links are relative to dir. A
 // path in backticks is relative to the root: it begins with one of the root's
 // folders, or is the name of a file in any folder. Names of tests are checked in the
-// same way.
+// same way. What looks like a link in code is none.
 func missing(dir, text string, names map[string]bool, checked *int) []string {
 	var found []string
-	for _, match := range link.FindAllStringSubmatch(text, -1) {
+	for _, match := range link.FindAllStringSubmatch(block.ReplaceAllString(text, ""), -1) {
 		target, _, _ := strings.Cut(match[1], "#")
 		if target == "" || strings.Contains(target, "://") {
 			continue
