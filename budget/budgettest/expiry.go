@@ -65,6 +65,15 @@ func testSameIDAgain(w *world) {
 	w.settle(second, used(0, 15), budget.Settled{Repeated: true})
 	w.settle(first, used(0, 7), budget.Settled{Repeated: true})
 	w.hasUsed(limit, 22)
+	first = w.reserve("other", amount(0, 10), limit)
+	w.store.Elapse(61 * time.Minute)
+	w.sweep(1, "tenant")
+	second = w.reserve("other", amount(0, 20), limit)
+	w.settle(second, used(0, 15), budget.Settled{})
+	w.settle(second, used(0, 15), budget.Settled{Repeated: true})
+	w.hasUsed(limit, 37)
+	w.settle(first, used(0, 7), budget.Settled{Late: true})
+	w.hasUsed(limit, 44)
 }
 
 // What has expired is remembered for a week. Afterwards nobody can say whether it was settled.
