@@ -3,6 +3,7 @@ package access
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +30,7 @@ import (
 	mcpstore "github.com/seed-df90f812/agentstore/adapters/mcp"
 	"github.com/seed-df90f812/agentstore/approval"
 	"github.com/seed-df90f812/agentstore/budget"
+	"github.com/seed-df90f812/agentstore/effect"
 	"github.com/seed-df90f812/agentstore/erase"
 	"github.com/seed-df90f812/agentstore/inspect"
 	"github.com/seed-df90f812/agentstore/live"
@@ -200,6 +202,27 @@ var table = map[string]entry{
 		}
 		return nil, err
 	}},
+	"effect.Failed": {nothing: pure}, "effect.NotSent": {nothing: pure}, "effect.Happened": {nothing: pure},
+	"effect.GivenUp": {nothing: pure},
+	"effect.Once": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return effect.Once(ctx, w.in(q), effect.Key{Session: q.session, Call: "paid"}, nil, effect.Policy{}, func(context.Context, effect.Effect) (json.RawMessage, error) {
+			return json.RawMessage(`"made for a stranger"`), nil
+		})
+	}},
+	"effect.Resolve": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return effect.Resolve(ctx, w.in(q), effect.Key{Session: q.session, Call: "unknown"}, effect.DidNotHappen())
+	}},
+	"effect.List": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return effect.List(ctx, w.in(q), q.session, repo.Page{})
+	}},
+	"effect.Crossed": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		return effect.Crossed(ctx, w.in(q), q.session, -1)
+	}},
+	"effect.Fork": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
+		fork, crossed, err := effect.Fork(ctx, w.in(q), q.session, 0, repo.NewSession{})
+		return []any{fork, crossed}, err
+	}},
+
 	"approval.New": {nothing: "gives the requests of a namespace, whose methods are asked"}, "approval.ScopeOf": {nothing: pure}, "approval.Approvals.InTurn": {nothing: pure},
 	"approval.Approvals.Ask": {nobody: true, ask: inApprovals(func(ctx context.Context, a *approval.Approvals, view repo.Store, q question, ref approval.Ref) (any, error) {
 		return nil, view.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
@@ -567,6 +590,14 @@ func newWorld(t *testing.T, databaseURL string) *world {
 		t.Fatal(err)
 	}
 	must[repo.AppendedTurn](t)(a.Sessions().AppendTurn(ctx, turn))
+	for call, failed := range map[string]error{"paid": nil, "unknown": errors.New(secret), "refused": effect.Failed(errors.New(secret))} {
+		_, err := effect.Once(ctx, a, effect.Key{Session: w.id, Call: call}, nil, effect.Policy{}, func(context.Context, effect.Effect) (json.RawMessage, error) {
+			return json.RawMessage(`"` + secret + `"`), failed
+		})
+		if (err != nil) != (failed != nil) {
+			t.Fatal(err)
+		}
+	}
 	w.stream = must[repo.Stream](t)(a.Streams().Open(ctx, repo.NewStream{Key: "s", Owner: "jane", Session: w.id}))
 	must[int64](t)(a.Streams().Append(ctx, w.stream, []byte(secret)))
 	w.reserved = must[budget.Reservation](t)(must[*budget.Keeper](t)(budget.New(a, budget.Options{})).Reserve(ctx, budgetRequest("task")))
@@ -666,7 +697,7 @@ func TestTableIsWhole(t *testing.T) {
 	known := maps.Clone(table)
 	for folder, all := range map[string]bool{
 		"": false, "repo": false, "repo/adapter": false, "observe": false, "otelagentstore": false, "live": false, "inspect": false, "retention": false,
-		"erase": false, "window": false, "budget": false, "usage": false, "approval": false, "audit": false, "adapters/a2a": true, "adapters/mcp": true, "adapters/adk": true,
+		"erase": false, "window": false, "budget": false, "usage": false, "approval": false, "effect": false, "audit": false, "adapters/a2a": true, "adapters/mcp": true, "adapters/adk": true,
 	} {
 		names, err := functions("../../../"+folder, all)
 		if err != nil || len(names) == 0 {
