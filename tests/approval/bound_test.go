@@ -72,7 +72,8 @@ func TestBound(t *testing.T) {
 			}
 			err = approvals.Use(t.Context(), bound, ref, pay)
 			var refused *approval.StatusError
-			if known := errors.As(err, &refused); !errors.Is(err, repo.ErrContention) && !(known && (refused.Status == want || level != pgx.ReadCommitted && refused.Status == approval.Open)) {
+			known := errors.As(err, &refused) && (refused.Status == want || level != pgx.ReadCommitted && refused.Status == approval.Open)
+			if !known && !errors.Is(err, repo.ErrContention) {
 				t.Errorf("%s, %s: %v", level, verdict, err)
 			}
 			_ = tx.Rollback(t.Context())

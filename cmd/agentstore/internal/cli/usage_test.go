@@ -49,7 +49,7 @@ of the shop     1      0       0  0.000000005
 	d.refuses(exitUsage, "from is not a date", "usage", "--from", "yesterday")
 	d.refuses(exitUsage, "to is not a date", "usage", "--from", "2026-03-01", "--to", "2026-02-30")
 	d.refuses(exitUsage, "to is before from", "usage", "--from", "2026-03-02", "--to", "2026-03-01")
-	d.refuses(exitUsage, `--by: "modle" is not one of day, model, label1, label2. Did you mean model?`, "usage", "--by", "modle")
+	d.refuses(exitUsage, `--by: "modell" is not one of day, model, label1, label2. Did you mean model?`, "usage", "--by", "modell")
 	d.refuses(exitUsage, "--by: day is given twice", "usage", "--by", "day,day")
 	d.refuses(exitUsage, "--by", "usage", "--by", "day,")
 }
