@@ -52,7 +52,7 @@ func TestUnknownCallsAreFound(t *testing.T) {
 func unknownCalls(t *testing.T, text string, checked *int) []string {
 	t.Helper()
 	known := map[string]bool{}
-	for _, folder := range []string{".", "repo", "live", "window"} {
+	for _, folder := range []string{".", "repo", "live", "window", "effect"} {
 		exported(t, folder, known)
 	}
 	var unknown []string
