@@ -14,19 +14,26 @@ import (
 
 const turnAdvanceScopes = `-- name: TurnAdvanceScopes :exec
 UPDATE state_scopes s
-SET version = n.version, updated_at = greatest(s.updated_at, statement_timestamp())
-FROM ROWS FROM (unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))) AS n (id, version)
-WHERE s.id = n.id
+SET version = 0 + (CAST($1 AS bigint[]))[array_position(CAST($2 AS uuid[]), s.id)],
+    updated_at = greatest(s.updated_at, $3::timestamptz)
+WHERE s.ctid = ANY (CAST((SELECT CAST($4 AS tid[])) AS tid[]))
 `
 
 type TurnAdvanceScopesParams struct {
-	Ids      []pgtype.UUID
 	Versions []int64
+	Ids      []pgtype.UUID
+	Now      time.Time
+	Hints    []pgtype.TID
 }
 
-// Index: state_scopes_pkey. Sets the versions of scopes whose rows are locked.
+// Index: state_scopes by ctid. Sets the versions of scopes whose rows are locked, where hints say: see MessageAdvance.
 func (q *Queries) TurnAdvanceScopes(ctx context.Context, db DBTX, arg TurnAdvanceScopesParams) error {
-	_, err := db.Exec(ctx, turnAdvanceScopes, arg.Ids, arg.Versions)
+	_, err := db.Exec(ctx, turnAdvanceScopes,
+		arg.Versions,
+		arg.Ids,
+		arg.Now,
+		arg.Hints,
+	)
 	return err
 }
 
@@ -732,20 +739,26 @@ func (q *Queries) TurnLockCounters(ctx context.Context, db DBTX, arg TurnLockCou
 }
 
 const turnLockScopes = `-- name: TurnLockScopes :many
-SELECT n.place::bigint AS place, s.id::uuid AS id, (c.version IS NULL)::boolean AS locked,
-coalesce(c.version, 0)::bigint AS version,
-    clock_timestamp()::timestamptz AS now
+SELECT n.place::bigint AS place, c.id::uuid AS id, c.locked::boolean AS locked, c.version::bigint AS version,
+    c.hint::tid AS hint, clock_timestamp()::timestamptz AS now
 FROM ROWS FROM (
     unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])), unnest((SELECT $3::text[]))
 ) WITH ORDINALITY AS n (session_id, namespace, name, place), LATERAL (
-    SELECT t.id FROM state_scopes t WHERE t.session_id = n.session_id
+    SELECT o.id, o.version, o.locked, o.hint FROM (
+        SELECT t.id, t.version, false AS locked, t.ctid::tid AS hint FROM state_scopes t
+        WHERE t.session_id = n.session_id FOR NO KEY UPDATE SKIP LOCKED
+    ) AS o
     UNION ALL
-    SELECT t.id FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
+    SELECT h.id, h.version, h.locked, h.hint FROM (
+        SELECT t.id, t.version, false AS locked, t.ctid::tid AS hint FROM state_scopes t
+        WHERE t.namespace = n.namespace AND t.name = n.name FOR NO KEY UPDATE SKIP LOCKED
+    ) AS h
+    UNION ALL
+    SELECT t.id, t.version, true, t.ctid::tid FROM state_scopes t WHERE t.session_id = n.session_id
+    UNION ALL
+    SELECT t.id, t.version, true, t.ctid::tid FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
     LIMIT 1
-) AS s
-LEFT JOIN LATERAL (
-    SELECT state_scopes.version FROM state_scopes WHERE state_scopes.id = s.id FOR NO KEY UPDATE SKIP LOCKED
-) AS c ON true
+) AS c
 `
 
 type TurnLockScopesParams struct {
@@ -759,12 +772,14 @@ type TurnLockScopesRow struct {
 	ID      pgtype.UUID
 	Locked  bool
 	Version int64
+	Hint    pgtype.TID
 	Now     time.Time
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like TurnLockUsages, for the
-// rows of scopes, which have their places in the arrays: a scope has a session, or a namespace and a name. locked says
-// that a row was skipped. now is the database's clock after the lock.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Like TurnLockCounters, for the rows of scopes,
+// which have their places in the arrays: a scope has a session, or a namespace and a name. now is the database's clock
+// after the lock, and hint is where the row is: an open snapshot keeps each version of it, and an index leads over all
+// of them.
 func (q *Queries) TurnLockScopes(ctx context.Context, db DBTX, arg TurnLockScopesParams) ([]TurnLockScopesRow, error) {
 	rows, err := db.Query(ctx, turnLockScopes, arg.SessionIds, arg.Namespaces, arg.Names)
 	if err != nil {
@@ -779,6 +794,7 @@ func (q *Queries) TurnLockScopes(ctx context.Context, db DBTX, arg TurnLockScope
 			&i.ID,
 			&i.Locked,
 			&i.Version,
+			&i.Hint,
 			&i.Now,
 		); err != nil {
 			return nil, err

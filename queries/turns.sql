@@ -82,23 +82,30 @@ SELECT FROM ROWS FROM (
 ) AS s, LATERAL (SELECT FROM state_scopes WHERE state_scopes.id = s.id FOR NO KEY UPDATE) AS c;
 
 -- name: TurnLockScopes :many
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Like TurnLockUsages, for the
--- rows of scopes, which have their places in the arrays: a scope has a session, or a namespace and a name. locked says
--- that a row was skipped. now is the database's clock after the lock.
-SELECT n.place::bigint AS place, s.id::uuid AS id, (c.version IS NULL)::boolean AS locked,
-coalesce(c.version, 0)::bigint AS version,
-    clock_timestamp()::timestamptz AS now
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Like TurnLockCounters, for the rows of scopes,
+-- which have their places in the arrays: a scope has a session, or a namespace and a name. now is the database's clock
+-- after the lock, and hint is where the row is: an open snapshot keeps each version of it, and an index leads over all
+-- of them.
+SELECT n.place::bigint AS place, c.id::uuid AS id, c.locked::boolean AS locked, c.version::bigint AS version,
+    c.hint::tid AS hint, clock_timestamp()::timestamptz AS now
 FROM ROWS FROM (
     unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[]))
 ) WITH ORDINALITY AS n (session_id, namespace, name, place), LATERAL (
-    SELECT t.id FROM state_scopes t WHERE t.session_id = n.session_id
+    SELECT o.* FROM (
+        SELECT t.id, t.version, false AS locked, t.ctid::tid AS hint FROM state_scopes t
+        WHERE t.session_id = n.session_id FOR NO KEY UPDATE SKIP LOCKED
+    ) AS o
     UNION ALL
-    SELECT t.id FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
+    SELECT h.* FROM (
+        SELECT t.id, t.version, false AS locked, t.ctid::tid AS hint FROM state_scopes t
+        WHERE t.namespace = n.namespace AND t.name = n.name FOR NO KEY UPDATE SKIP LOCKED
+    ) AS h
+    UNION ALL
+    SELECT t.id, t.version, true, t.ctid::tid FROM state_scopes t WHERE t.session_id = n.session_id
+    UNION ALL
+    SELECT t.id, t.version, true, t.ctid::tid FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
     LIMIT 1
-) AS s
-LEFT JOIN LATERAL (
-    SELECT state_scopes.version FROM state_scopes WHERE state_scopes.id = s.id FOR NO KEY UPDATE SKIP LOCKED
-) AS c ON true;
+) AS c;
 
 -- name: TurnFind :many
 -- Index: session_turns_pkey. Returns those of the turns that are stored.
@@ -201,11 +208,11 @@ WITH stored AS (
 SELECT rows_left_out('session_counters') WHERE (SELECT count(*) FROM stored) <> cardinality(@session_ids::uuid[]);
 
 -- name: TurnAdvanceScopes :exec
--- Index: state_scopes_pkey. Sets the versions of scopes whose rows are locked.
+-- Index: state_scopes by ctid. Sets the versions of scopes whose rows are locked, where hints say: see MessageAdvance.
 UPDATE state_scopes s
-SET version = n.version, updated_at = greatest(s.updated_at, statement_timestamp())
-FROM ROWS FROM (unnest((SELECT @ids::uuid[])), unnest((SELECT @versions::bigint[]))) AS n (id, version)
-WHERE s.id = n.id;
+SET version = 0 + (CAST(@versions AS bigint[]))[array_position(CAST(@ids AS uuid[]), s.id)],
+    updated_at = greatest(s.updated_at, @now::timestamptz)
+WHERE s.ctid = ANY (CAST((SELECT CAST(@hints AS tid[])) AS tid[]));
 
 -- name: TurnSetValues :exec
 -- Index: state_values_pkey. Sets keys of scopes whose rows are locked.

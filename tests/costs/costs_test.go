@@ -39,8 +39,8 @@ func (c cost) each() cost {
 	return cost{round(c.trips), round(c.statements), round(c.rows), round(c.buffers)}
 }
 
-// TestCosts compares what a call costs, in the mean of several, with docs/costs.md, or writes that with -update. Another version
-// of PostgreSQL than the documented one may look at a quarter and four more buffers.
+// TestCosts compares what a call costs, in the mean of several, with docs/costs.md, or writes that with -update. A call may look at a
+// fiftieth more buffers, and on another version of PostgreSQL than the documented one at a quarter and four.
 func TestCosts(t *testing.T) {
 	cluster := pgtest.NewCluster(t)
 	cluster.Start(t, "shared_preload_libraries=pg_stat_statements", "autovacuum=off", "pg_stat_statements.save=off")
@@ -101,7 +101,7 @@ func compare(t *testing.T, name string, got cost, exact bool) {
 	if _, err := fmt.Sscanf(line, "%d | %d | %d | %d |", &want.trips, &want.statements, &want.rows, &want.buffers); err != nil {
 		t.Fatalf("%s: %q: %v", name, line, err)
 	}
-	most := want.buffers
+	most := want.buffers + want.buffers/50 // where many are looked at, one more is where rows lie
 	if !exact {
 		most += most/4 + 4
 	}

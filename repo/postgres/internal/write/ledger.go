@@ -108,6 +108,7 @@ type usageRow struct {
 // scopeRow is the row of a scope. Nil: it does not exist.
 type scopeRow struct {
 	id      pgtype.UUID
+	hint    pgtype.TID // where it is
 	version int64
 	locked  bool
 	changed bool

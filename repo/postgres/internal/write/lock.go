@@ -116,7 +116,9 @@ func (l *ledger) lockScopes(ctx context.Context, p *conn.Pipeline, waits waiting
 			if row.Locked && waits.scopes {
 				continue // it was erased during the wait
 			}
-			l.scopes[scopes[row.Place-1]] = &scopeRow{id: row.ID, version: row.Version, locked: row.Locked}
+			l.scopes[scopes[row.Place-1]] = &scopeRow{
+				id: row.ID, version: row.Version, hint: row.Hint, locked: row.Locked,
+			}
 			if row.Now.After(l.now) {
 				l.now = row.Now
 			}

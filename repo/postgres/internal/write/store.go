@@ -116,19 +116,17 @@ func (l *ledger) writeTurns(ctx context.Context, p *conn.Pipeline) {
 }
 
 func (l *ledger) writeState(ctx context.Context, p *conn.Pipeline) {
-	var scopes []pgtype.UUID
-	var versions []int64
+	scopes := db.TurnAdvanceScopesParams{Now: l.now}
 	for _, row := range l.scopes {
 		if row != nil && row.changed {
-			scopes, versions = append(scopes, row.id), append(versions, row.version)
+			scopes.Ids, scopes.Hints = append(scopes.Ids, row.id), append(scopes.Hints, row.hint)
+			scopes.Versions = append(scopes.Versions, row.version)
 		}
 	}
-	if len(scopes) == 0 {
+	if len(scopes.Ids) == 0 {
 		return
 	}
-	p.Add(func(q db.DBTX) error {
-		return queries.TurnAdvanceScopes(ctx, q, db.TurnAdvanceScopesParams{Ids: scopes, Versions: versions})
-	})
+	p.Add(func(q db.DBTX) error { return queries.TurnAdvanceScopes(ctx, q, scopes) })
 	var set db.TurnSetValuesParams
 	var removed struct {
 		scopes []pgtype.UUID
