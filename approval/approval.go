@@ -18,7 +18,7 @@ import (
 // Bounds of a request and of a call.
 const (
 	MaxDeciders = 20       // names in a request
-	MaxQuorum   = 100      // how many must approve
+	MaxQuorum   = 50       // how many must approve
 	MaxAnswers  = 40       // of one call of Decide
 	MaxText     = 64 << 10 // bytes of a request's text
 	MaxReason   = 1 << 10  // bytes of the reason of an answer
@@ -74,13 +74,13 @@ type NewRequest struct {
 	// Deciders are the 1 to MaxDeciders people and groups who may decide, and for whom the request is listed. A group
 	// needs Options.MayDecide, which knows who is in it.
 	Deciders []string
-	Quorum   int // how many people must approve, at most MaxQuorum; zero: 1. One who denies is enough.
+	Quorum   int // how many people must approve, from 1 to MaxQuorum; zero: 1. One who denies is enough.
 	// Until is when the request, or the approval that is not used, expires by the database's clock, in the years 2000 to
 	// 9999.
 	Until        time.Time
 	SelfApproval bool // By may decide, too
-	// PlanID is a plan that waits for the outcome, which wakes it. It is processing, with Fence of its lease, or complete
-	// with a phase to come, or not due before Until: see Ask. Zero: none.
+	// PlanID is a plan of the namespace that waits for the outcome, which wakes it. It is processing, with Fence of its
+	// lease, or complete with a phase to come, or not due before Until: see Ask. Zero: none.
 	PlanID repo.ID
 	Fence  int64
 }
@@ -144,6 +144,9 @@ func New(store repo.Store, namespace string, options Options) (*Approvals, error
 	}
 	return &Approvals{store, namespace, options}, nil
 }
+
+// Sum tells requests apart by all that was asked, which never changes: see Answer.Sum.
+func (r Request) Sum() string { return hash(encode(r.as("", nil))) }
 
 // ScopeOf is the name of the shared state with what waits for a person or a group. It has ids of sessions and requests,
 // and no text. To erase a person, name it in erase.Request.Scopes.

@@ -15,9 +15,9 @@ import (
 
 // Ask asks in the caller's transaction, and makes the request's plan wait: one that is processing is snoozed until
 // Until, which ends the claim; one that is complete waits for its next phase; one that is queued must not be due
-// earlier. Asking again with the same id and the same values, but for Until, returns the request as it is, and makes
-// the plan wait again if it is still open: a worker whose plan is claimed again just asks, and goes on if it is not
-// Open.
+// earlier, or, with the Fence of the claim that another request has ended, not yet. Asking again with the same id and
+// the same values, but for Until, returns the request as it is, and makes the plan wait again if it is still open: a
+// worker whose plan is claimed again just asks, and goes on if it is not Open.
 //
 // Errors: InvalidError, also if Until has passed, by the database's clock; NotFoundError of the session or the plan;
 // ExistsError of the kind "approval" if the id is another request's; ForeignError; RefusedError of the plan;
@@ -37,7 +37,7 @@ func (a *Approvals) Ask(ctx context.Context, tx repo.Repositories, request NewRe
 	changes[0].Scope.SessionID = request.SessionID
 	_, err = tx.State().Change(ctx, changes)
 	isNew := err == nil
-	if _, exists := errors.AsType[*repo.VersionConflictError](err); err != nil && !exists {
+	if err = moved(err); err != nil && !errors.Is(err, errMoved) {
 		return Request{}, err
 	}
 	for {
@@ -45,54 +45,36 @@ func (a *Approvals) Ask(ctx context.Context, tx repo.Repositories, request NewRe
 		if err != nil {
 			return Request{}, err
 		}
-		if !isNew {
-			request.Until = r.Until
-			if r.sum() != request.request().sum() {
-				return Request{}, &repo.ExistsError{Kind: "approval", SessionID: r.SessionID, Name: r.ID, Field: "request"}
+		m := r.step(r.Status, r.Votes)
+		if isNew {
+			if expires(r.Request, r.UpdatedAt) {
+				return Request{}, &repo.InvalidError{Field: "until", Reason: "has passed"}
 			}
-			if r.Status != Open || r.PlanID.IsZero() {
-				return r.Request, nil
-			}
-			err = touch(ctx, tx.State(), r)
-			if _, changed := errors.AsType[*repo.VersionConflictError](err); changed {
-				continue // somebody decides
-			}
-			if err != nil {
-				return Request{}, err
-			}
+			return m.to, a.block(ctx, tx, m.to, request.Fence)
 		}
-		switch expired := expires(r.Request, r.UpdatedAt); {
-		case expired && isNew:
-			return Request{}, &repo.InvalidError{Field: "until", Reason: "has passed"}
-		case expired:
-			ends := &step{was: r, to: r.Request}
-			ends.to.Status = Expired
-			err = a.carryOut(ctx, tx, "", []*step{ends})
-			return ends.to, err
+		request.Until = r.Until
+		if r.Sum() != request.request().Sum() {
+			return Request{}, &repo.ExistsError{Kind: "approval", SessionID: r.SessionID, Name: r.ID, Field: "request"}
 		}
-		return r.Request, block(ctx, tx, r.Request, request.Fence)
+		if r.Status != Open {
+			return m.to, nil
+		}
+		// It is written as it is, so that it is locked, and expires if its time has passed.
+		if err = a.carryOut(ctx, tx, "", []*step{m}); errors.Is(err, errMoved) {
+			continue
+		}
+		if err == nil && m.to.Status == Open {
+			err = a.block(ctx, tx, m.to, request.Fence)
+		}
+		return m.to, err
 	}
-}
-
-// touch writes an open request as it is, so that it is locked, and has the database's time.
-func touch(ctx context.Context, state repo.State, r *record) error {
-	same := repo.StateChange{
-		Scope: repo.Scope{SessionID: r.SessionID}, Key: keyOf(r.ID), Value: r.encode(), IfVersion: &r.version,
-	}
-	if _, err := state.Change(ctx, []repo.StateChange{same}); err != nil {
-		return err
-	}
-	stored, err := state.Get(ctx, same.Scope, same.Key)
-	r.version, r.UpdatedAt = stored.Version, stored.UpdatedAt
-	return err
 }
 
 // request returns the open request of one that was checked.
 func (r *NewRequest) request() Request {
 	return Request{
-		r.Ref, r.Kind, r.Subject, hash(r.Arguments), r.Text, r.By, r.Deciders, r.Quorum, r.Until, r.SelfApproval, r.PlanID,
-		Open, nil,
-		time.Time{},
+		Ref: r.Ref, Kind: r.Kind, Subject: r.Subject, ArgumentsHash: hash(r.Arguments), Text: r.Text, By: r.By, Status: Open,
+		Deciders: r.Deciders, Quorum: r.Quorum, Until: r.Until, SelfApproval: r.SelfApproval, PlanID: r.PlanID,
 	}
 }
 
@@ -108,70 +90,69 @@ func (a *Approvals) inTurn(request *NewRequest) ([]repo.StateChange, error) {
 		return nil, err
 	}
 	r := request.request()
-	doc, entry := r.encode(), entryOf(r.Until, r.Ref)
+	doc, entry := encode(r), entryOf(r.Until, r.Ref)
 	changes := []repo.StateChange{
 		{Key: keyOf(request.ID), Value: doc, IfVersion: new(int64)},
 		{Scope: ledger(request.SessionID), Key: entry, Value: encode(seal{hash(doc), r.Deciders})},
 	}
 	for _, name := range r.Deciders {
 		scope := repo.Scope{Name: ScopeOf(name)}
-		changes = append(changes, repo.StateChange{Scope: scope, Key: entry, Value: encode(r.sum())})
+		changes = append(changes, repo.StateChange{Scope: scope, Key: entry, Value: encode(r.Sum())})
 	}
 	return changes, nil
 }
 
 func (a *Approvals) check(r *NewRequest) error {
-	r.Until, r.Quorum = r.Until.UTC().Truncate(time.Microsecond), max(r.Quorum, 1)
+	r.Until, r.Quorum = r.Until.UTC().Truncate(time.Microsecond), cmp.Or(r.Quorum, 1)
 	err := cmp.Or(
-		checkName("id", r.ID, 1), checkName("kind", r.Kind, 1), checkName("subject", r.Subject, 0),
-		checkName("by", r.By, 1), checkText("text", r.Text, MaxText),
+		checkText("id", r.ID, 1, repo.MaxNameBytes), checkText("kind", r.Kind, 1, repo.MaxNameBytes),
+		checkText("subject", r.Subject, 0, repo.MaxNameBytes), checkText("by", r.By, 1, repo.MaxNameBytes),
+		checkText("text", r.Text, 0, MaxText),
 	)
 	r.Deciders = slices.Sorted(slices.Values(r.Deciders))
 	able := len(r.Deciders)
 	for _, name := range r.Deciders {
-		err = cmp.Or(err, checkName("deciders", name, 1))
+		err = cmp.Or(err, checkText("deciders", name, 1, repo.MaxNameBytes))
 		if name == r.By && !r.SelfApproval {
 			able--
 		}
 	}
-	invalid := func(field, reason string, args ...any) error {
-		return &repo.InvalidError{Field: field, Reason: fmt.Sprintf(reason, args...)}
-	}
+	var field, reason string
 	switch {
 	case err != nil:
 		return err
 	case r.SessionID.IsZero():
-		return invalid("session_id", "is zero")
+		field, reason = "session_id", "is zero"
 	case len(r.Deciders) == 0:
-		return invalid("deciders", "are empty: name who may decide")
+		field, reason = "deciders", "are empty: name who may decide"
 	case len(r.Deciders) > MaxDeciders:
-		return invalid("deciders", "are more than %d", MaxDeciders)
+		field, reason = "deciders", fmt.Sprintf("are more than %d", MaxDeciders)
 	case len(slices.Compact(slices.Clone(r.Deciders))) != len(r.Deciders):
-		return invalid("deciders", "have a name twice")
-	case r.Quorum > MaxQuorum:
-		return invalid("quorum", "is above %d", MaxQuorum)
+		field, reason = "deciders", "have a name twice"
+	case r.Quorum < 1 || r.Quorum > MaxQuorum:
+		field, reason = "quorum", fmt.Sprintf("is not from 0 to %d", MaxQuorum)
 	case a.options.MayDecide == nil && r.Quorum > able:
-		return invalid("quorum", "is more than the deciders who may approve")
+		field, reason = "quorum", "is more than the deciders who may approve"
 	case r.Until.Year() < 2000 || r.Until.Year() > 9999:
-		return invalid("until", "is not in the years 2000 to 9999")
+		field, reason = "until", "is not in the years 2000 to 9999"
+	default:
+		return nil
 	}
-	return nil
+	return &repo.InvalidError{Field: field, Reason: reason}
 }
 
-// checkName checks a name of a number of bytes at least.
-func checkName(field, name string, least int) error {
-	if len(name) < least {
-		return &repo.InvalidError{Field: field, Reason: "is empty"}
-	}
-	return checkText(field, name, repo.MaxNameBytes)
-}
-
-func checkText(field, text string, most int) error {
+// checkText checks a text of a number of bytes.
+func checkText(field, text string, least, most int) error {
+	var reason string
 	switch {
+	case len(text) < least:
+		reason = "is empty"
 	case len(text) > most:
-		return &repo.InvalidError{Field: field, Reason: fmt.Sprintf("has more than %d bytes", most)}
+		reason = fmt.Sprintf("has more than %d bytes", most)
 	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
-		return &repo.InvalidError{Field: field, Reason: "is not UTF-8, or has NUL"}
+		reason = "is not UTF-8, or has NUL"
+	default:
+		return nil
 	}
-	return nil
+	return &repo.InvalidError{Field: field, Reason: reason}
 }

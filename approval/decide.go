@@ -17,6 +17,9 @@ type Answer struct {
 	Ref
 	Verdict Verdict
 	Reason  string // for people, at most MaxReason; optional
+	// Sum is Request.Sum of what was shown: if the request is another one by now, which was asked under the same id in a
+	// session that was restored, the error is a StatusError, and nothing is decided. Empty: whatever is asked.
+	Sum string
 }
 
 // Decide answers requests in one transaction, at most MaxAnswers, and returns them as they are then. by is who answers,
@@ -37,7 +40,7 @@ func (a *Approvals) Decide(ctx context.Context, by string, answers ...Answer) ([
 		for i, answer := range answers {
 			r, err := load(ctx, a.store.State(), answer.Ref)
 			if err == nil {
-				err = a.mayDecide(ctx, r.Request, by, answer.Verdict)
+				err = a.mayDecide(ctx, r.Request, by, answer)
 			}
 			if err != nil {
 				return nil, err
@@ -45,8 +48,8 @@ func (a *Approvals) Decide(ctx context.Context, by string, answers ...Answer) ([
 			moves[i] = decided(r, by, answer)
 		}
 		err := a.commit(ctx, by, moves)
-		if _, changed := errors.AsType[*repo.VersionConflictError](err); changed {
-			continue // somebody else was first: look again
+		if errors.Is(err, errMoved) {
+			continue
 		}
 		if err != nil {
 			return nil, err
@@ -66,7 +69,7 @@ func checkAnswers(by string, answers []Answer) error {
 	if len(answers) == 0 || len(answers) > MaxAnswers {
 		return &repo.InvalidError{Field: "answers", Reason: fmt.Sprintf("are none, or more than %d", MaxAnswers)}
 	}
-	err, refs := checkName("by", by, 1), map[Ref]bool{}
+	err, refs := checkText("by", by, 1, repo.MaxNameBytes), map[Ref]bool{}
 	for i, answer := range answers {
 		field := fmt.Sprintf("answers[%d]", i)
 		switch {
@@ -76,33 +79,43 @@ func checkAnswers(by string, answers []Answer) error {
 			err = cmp.Or[error](err, &repo.InvalidError{Field: field, Reason: "answers a request a second time"})
 		}
 		refs[answer.Ref] = true
-		err = cmp.Or(err, checkText(field+".reason", answer.Reason, MaxReason))
+		err = cmp.Or(err, checkText(field+".reason", answer.Reason, 0, MaxReason))
 	}
 	return err
 }
 
-// mayDecide returns a ForbiddenError for whoever may not.
-func (a *Approvals) mayDecide(ctx context.Context, r Request, by string, verdict Verdict) error {
+// mayDecide returns a ForbiddenError for whoever may not, and a StatusError for whoever was shown another request.
+func (a *Approvals) mayDecide(ctx context.Context, r Request, by string, answer Answer) error {
 	allowed, err := slices.Contains(r.Deciders, by), error(nil)
 	switch {
-	case verdict == Withdraw:
+	case answer.Verdict == Withdraw:
 		allowed = by == r.By
 	case by == r.By && !r.SelfApproval:
 		allowed = false
 	case !allowed && a.options.MayDecide != nil:
-		allowed, err = a.options.MayDecide(ctx, r, by)
+		lent := r
+		lent.Deciders, lent.Votes = slices.Clone(r.Deciders), slices.Clone(r.Votes)
+		allowed, err = a.options.MayDecide(ctx, lent, by)
 	}
-	if err == nil && !allowed {
+	switch {
+	case err == nil && !allowed:
 		return &ForbiddenError{r.Ref, by}
+	case err == nil && answer.Sum != "" && answer.Sum != r.Sum():
+		return &StatusError{Ref: r.Ref, Status: r.Status, Differs: "sum"}
 	}
 	return err
 }
 
 // step is what becomes of a request.
 type step struct {
-	was  *record
-	to   Request
-	late bool // whoever wants it is too late
+	was      *record
+	want, to Request // to is another one if it expires
+	late     bool    // whoever wants it is too late
+}
+
+func (r *record) step(status Status, votes []Vote) *step {
+	want := r.as(status, votes)
+	return &step{was: r, want: want, to: want}
 }
 
 // agrees has the statuses of a request with which somebody who has said so agrees.
@@ -110,24 +123,25 @@ var agrees = map[Verdict][]Status{Approve: {Open, Approved, Used}, Deny: {Denied
 
 // decided returns what an answer makes of a request.
 func decided(r *record, by string, answer Answer) *step {
-	m := &step{was: r, to: r.Request}
 	said := slices.ContainsFunc(r.Votes, func(v Vote) bool { return v.By == by && v.Verdict == answer.Verdict })
 	if r.Status != Open || said {
+		m := r.step(r.Status, r.Votes)
 		m.late = !said || !slices.Contains(agrees[answer.Verdict], r.Status)
 		return m
 	}
 	// Somebody who has approved may deny while others still have to approve.
-	m.to.Votes = slices.DeleteFunc(slices.Clone(r.Votes), func(v Vote) bool { return v.By == by })
-	m.to.Votes = append(m.to.Votes, Vote{by, answer.Verdict, answer.Reason})
+	votes := slices.DeleteFunc(slices.Clone(r.Votes), func(v Vote) bool { return v.By == by })
+	votes = append(votes, Vote{by, answer.Verdict, answer.Reason})
+	status := Open
 	switch {
 	case answer.Verdict == Deny:
-		m.to.Status = Denied
+		status = Denied
 	case answer.Verdict == Withdraw:
-		m.to.Status = Withdrawn
-	case len(m.to.Votes) >= r.Quorum:
-		m.to.Status = Approved
+		status = Withdrawn
+	case len(votes) >= r.Quorum:
+		status = Approved
 	}
-	return m
+	return r.step(status, votes)
 }
 
 func (m *step) moves() bool {
@@ -136,25 +150,13 @@ func (m *step) moves() bool {
 
 // commit makes the moves in one transaction, and lets expire what has expired by the database's clock.
 func (a *Approvals) commit(ctx context.Context, by string, all []*step) error {
-	var moves []*step
-	for _, m := range all {
-		if m.moves() {
-			moves = append(moves, m)
-		}
-	}
+	moves := slices.DeleteFunc(slices.Clone(all), func(m *step) bool { return !m.moves() })
 	if len(moves) == 0 {
 		return nil
 	}
 	// In the same order in all transactions: plans are locked one by one.
 	slices.SortFunc(moves, func(x, y *step) int { return x.was.PlanID.Compare(y.was.PlanID) })
-	wanted := make([]step, len(moves))
-	for i, m := range moves {
-		wanted[i] = *m
-	}
 	return a.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
-		for i, m := range moves {
-			*m = wanted[i] // as it was before an attempt that is made again
-		}
 		return a.carryOut(ctx, tx, by, moves)
 	})
 }
@@ -164,13 +166,16 @@ func (a *Approvals) carryOut(ctx context.Context, tx repo.Repositories, by strin
 	if err := write(ctx, tx.State(), moves); err != nil {
 		return err
 	}
-	entries := make([]repo.AuditEntry, len(moves))
-	for i, m := range moves {
-		entries[i] = a.entry(m.to, by)
+	var entries []repo.AuditEntry
+	for _, m := range moves {
+		if !m.moves() {
+			return nil // it is alone, and was written to lock it: see Ask
+		}
+		entries = append(entries, a.entry(m.to, by))
 		if m.to.Status == Open || m.to.Status == Used {
 			continue
 		}
-		if err := wake(ctx, tx, m.to, by); err != nil {
+		if err := a.wake(ctx, tx, m.to, by); err != nil {
 			return err
 		}
 		if a.options.Decided != nil {
@@ -187,10 +192,11 @@ func (a *Approvals) carryOut(ctx context.Context, tx repo.Repositories, by strin
 func write(ctx context.Context, state repo.State, moves []*step) error {
 	var changes []repo.StateChange
 	for _, m := range moves {
+		m.to, m.late = m.want, false // also of an attempt that is made again
 		changes = append(changes, m.was.changes(m.to.Status, m.to.Votes, true)...)
 	}
 	if _, err := state.Change(ctx, changes); err != nil {
-		return err
+		return moved(err)
 	}
 	first := moves[0].was.Ref
 	now, err := state.Get(ctx, repo.Scope{SessionID: first.SessionID}, keyOf(first.ID))

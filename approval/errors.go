@@ -12,13 +12,13 @@ type StatusError struct {
 	Ref
 	Status  Status
 	By      []string // who has decided, in the order of their votes; none: nobody has, or it has expired
-	Differs string   // of Use: "kind", "subject" or "arguments", which differ from what was asked; empty: none does
+	Differs string   // "kind", "subject" or "arguments" of Use, or "sum" of Decide, which is another; empty: none is
 }
 
 func (e *StatusError) Error() string {
 	switch {
 	case e.Differs != "":
-		return fmt.Sprintf("%s is for another act: its %s differs", e.text(), e.Differs)
+		return fmt.Sprintf("%s is another one: its %s differs", e.text(), e.Differs)
 	case len(e.By) > 0:
 		return fmt.Sprintf("%s is %s, by %q", e.text(), e.Status, e.By)
 	}
@@ -51,8 +51,6 @@ func (e *ForeignError) Is(target error) bool { return target == repo.ErrConflict
 
 // text is what errors call a request.
 func (r Ref) text() string { return fmt.Sprintf("approval %q of session %v", r.ID, r.SessionID) }
-
-func notFound(ref Ref) error { return &repo.NotFoundError{Kind: "approval", Name: ref.ID} }
 
 // statusError is the error of a request at its status.
 func statusError(r Request) *StatusError {

@@ -48,7 +48,7 @@ func decide(ctx context.Context, approvals *approval.Approvals, user string) err
 	var answers []approval.Answer
 	for _, request := range list.Items {
 		fmt.Println(request.Text)
-		answers = append(answers, approval.Answer{Ref: request.Ref, Verdict: approval.Approve, Reason: "as agreed"})
+		answers = append(answers, approval.Answer{Ref: request.Ref, Verdict: approval.Approve, Reason: "as agreed", Sum: request.Sum()})
 	}
 	_, err = approvals.Decide(ctx, user, answers...)
 	if late, is := errors.AsType[*approval.StatusError](err); is {

@@ -12,8 +12,16 @@ import (
 // Expire lets requests and unused approvals expire whose time has passed by the database's clock, up to limit (zero:
 // 100), and returns how many. It also removes what deleted sessions have left in lists. Nobody needs it for a decision
 // or a use to be refused: it wakes those plans that are not due by themselves, calls Options.Decided, and shortens
+<<<<<<< HEAD
 // lists. Call it now and then, in any process, and again while it returns limit. What fails, such as Options.Decided,
 // is left, and the others expire; the errors are joined.
+||||||| de3f269
+// lists. Call it now and then, in any process, and again while it returns limit. What fails, such as Options.Decided, is
+// left, and the others expire; the errors are joined.
+=======
+// lists. Call it now and then, in any process, and again while it returns limit. What fails, such as Options.Decided,
+// is left, up to 1,000 of them, and the others expire; the errors are joined.
+>>>>>>> att-approval
 func (a *Approvals) Expire(ctx context.Context, limit int) (expired int, err error) {
 	if limit <= 0 {
 		limit = 100
@@ -22,6 +30,7 @@ func (a *Approvals) Expire(ctx context.Context, limit int) (expired int, err err
 	if err != nil {
 		return 0, err
 	}
+	const maxFailed = 1000
 	var failed []error
 	first := rand.N(shards) // so that nothing waits for ever behind what fails
 	for n := range shards {
@@ -33,7 +42,7 @@ func (a *Approvals) Expire(ctx context.Context, limit int) (expired int, err err
 			}
 			for _, entry := range found.Values {
 				until, ref, ok := parseEntry(entry.Key)
-				if !ok || until > now || expired+len(failed) >= limit {
+				if !ok || until > now || expired >= limit || len(failed) >= maxFailed {
 					found.Next = ""
 					break
 				}
@@ -63,15 +72,13 @@ func (a *Approvals) now(ctx context.Context) (string, error) {
 	return at.UpdatedAt.UTC().Format(timeLayout), err
 }
 
-// expire ends one request, or removes what a deleted session, or an import over it, has left.
+// expire ends the request of an entry, or removes what one that is gone, or is another one by now, has left.
 func (a *Approvals) expire(ctx context.Context, scope repo.Scope, entry repo.StateValue, ref Ref) (bool, error) {
 	r, err := load(ctx, a.store.State(), ref)
 	_, foreign := errors.AsType[*ForeignError](err)
 	switch {
-	case err == nil && r.seal != 0:
-		m := &step{was: r, to: r.Request}
-		m.to.Status = Expired
-		err = a.commit(ctx, "", []*step{m})
+	case err == nil && r.seal != 0 && entryOf(r.Until, ref) == entry.Key:
+		err = a.commit(ctx, "", []*step{r.step(Expired, r.Votes)})
 	case err == nil || foreign || errors.Is(err, repo.ErrNotFound):
 		changes := []repo.StateChange{{Scope: scope, Key: entry.Key, Op: repo.StateRemove, IfVersion: &entry.Version}}
 		var left seal
@@ -82,8 +89,9 @@ func (a *Approvals) expire(ctx context.Context, scope repo.Scope, entry repo.Sta
 			}
 		}
 		_, err = a.store.State().Change(ctx, changes)
+		err = moved(err)
 	}
-	if _, changed := errors.AsType[*repo.VersionConflictError](err); changed { // somebody else is at it
+	if errors.Is(err, errMoved) { // and is at it
 		return false, nil
 	}
 	return err == nil, err

@@ -29,15 +29,15 @@ const atOnce = 3
 //
 // Errors: InvalidError, also for an empty name; the store's.
 func (a *Approvals) List(ctx context.Context, name string, page repo.Page) (list repo.List[Request], err error) {
-	if err := checkName("name", name, 1); err != nil {
+	if err := checkText("name", name, 1, repo.MaxNameBytes); err != nil {
 		return list, err
 	}
 	page.Limit = min(cmp.Or(page.Limit, 20), MaxPage)
 	found, err := a.store.State().List(ctx, repo.Scope{Name: ScopeOf(name)}, "", page)
-	if err != nil {
-		return list, err
+	if err == nil {
+		err = a.lookFor(ctx, found.Values)
 	}
-	if err := a.lookFor(ctx, found.Values); err != nil {
+	if err != nil {
 		return list, err
 	}
 	requests, errs := make([]*record, len(found.Values)), make([]error, len(found.Values))
@@ -83,12 +83,12 @@ func (a *Approvals) listed(ctx context.Context, entry repo.StateValue) (*record,
 	if !ok {
 		return nil, nil
 	}
-	r, _, err := read(ctx, a.store.State(), ref)
+	r, err := read(ctx, a.store.State(), ref)
 	if _, foreign := errors.AsType[*ForeignError](err); foreign || errors.Is(err, repo.ErrNotFound) {
 		return nil, nil
 	}
 	var sum string
-	if err != nil || json.Unmarshal(entry.Value, &sum) != nil || sum != r.sum() || r.Status != Open {
+	if err != nil || json.Unmarshal(entry.Value, &sum) != nil || sum != r.Sum() || r.Status != Open {
 		return nil, err
 	}
 	return r, nil
@@ -98,7 +98,7 @@ func (a *Approvals) listed(ctx context.Context, entry repo.StateValue) (*record,
 // has found it. It reads what it counts. Errors: InvalidError; the store's.
 func (a *Approvals) Count(ctx context.Context, name string, limit int) (count int, more bool, err error) {
 	limit = cmp.Or(limit, 1000)
-	if err := checkName("name", name, 1); err != nil || limit < 0 || limit > MaxCount {
+	if err := checkText("name", name, 1, repo.MaxNameBytes); err != nil || limit < 0 || limit > MaxCount {
 		return 0, false, cmp.Or[error](err, &repo.InvalidError{Field: "limit", Reason: "is not from 0 to 10,000"})
 	}
 	for page := (repo.Page{}); ; {

@@ -13,12 +13,21 @@ import (
 // maxDelay is the most that a plan is delayed by: the store's own bound.
 const maxDelay = 10 * 365 * 24 * time.Hour
 
+// planOf returns the plan of a request, which a transaction of the whole store would find in any namespace.
+func (a *Approvals) planOf(ctx context.Context, plans repo.Plans, r Request) (repo.Plan, error) {
+	plan, err := plans.Get(ctx, r.PlanID)
+	if err == nil && plan.Namespace != a.namespace {
+		err = &repo.NotFoundError{Kind: "plan", ID: r.PlanID}
+	}
+	return plan, err
+}
+
 // block makes the plan of a request, which was changed just now, wait.
-func block(ctx context.Context, tx repo.Repositories, r Request, fence int64) error {
+func (a *Approvals) block(ctx context.Context, tx repo.Repositories, r Request, fence int64) error {
 	if r.PlanID.IsZero() {
 		return nil
 	}
-	plan, err := tx.Plans().Get(ctx, r.PlanID)
+	plan, err := a.planOf(ctx, tx.Plans(), r)
 	if err != nil {
 		return err
 	}
@@ -33,7 +42,7 @@ func block(ctx context.Context, tx repo.Repositories, r Request, fence int64) er
 	case repo.PlanComplete:
 		return nil
 	case repo.PlanQueued:
-		if !plan.NotBefore.Before(r.Until) {
+		if !plan.NotBefore.Before(r.Until) || fence != 0 && plan.NotBefore.After(r.UpdatedAt) {
 			return nil
 		}
 		refused.Reason = "is queued, and due before the approval expires"
@@ -45,36 +54,32 @@ func block(ctx context.Context, tx repo.Repositories, r Request, fence int64) er
 
 // wake lets the plan of a request go on, which has an outcome. A plan that is gone, or that somebody else has moved,
 // needs no waking.
-func wake(ctx context.Context, tx repo.Repositories, r Request, by string) error {
+func (a *Approvals) wake(ctx context.Context, tx repo.Repositories, r Request, by string) error {
 	if r.PlanID.IsZero() {
 		return nil
 	}
-	err := move(ctx, tx.Plans(), r, by)
-	if _, moved := errors.AsType[*repo.TransitionConflictError](err); moved || errors.Is(err, repo.ErrNotFound) {
+	err := a.move(ctx, tx.Plans(), r, by)
+	if _, gone := errors.AsType[*repo.TransitionConflictError](err); gone || errors.Is(err, repo.ErrNotFound) {
 		return nil
 	}
 	return err
 }
 
-func move(ctx context.Context, plans repo.Plans, r Request, by string) error {
-	plan, err := plans.Get(ctx, r.PlanID)
+func (a *Approvals) move(ctx context.Context, plans repo.Plans, r Request, by string) error {
+	plan, err := a.planOf(ctx, plans, r)
 	if err != nil {
 		return err
 	}
 	cause := repo.Cause{Version: plan.Version, Actor: by, Reason: fmt.Sprintf("the approval %q is %s", r.ID, r.Status)}
 	switch {
-	case plan.State == repo.PlanComplete && r.Status == Approved:
-		phases := plan.Phases
-		if len(phases) == 0 {
-			phases = []repo.Phase{repo.PhaseStrategize, repo.PhaseExecute, repo.PhaseApply}
-		}
-		to := repo.TransitionApply
-		if next := slices.Index(phases, plan.Phase) + 1; next < len(phases) && phases[next] == repo.PhaseExecute {
+	case plan.State == repo.PlanComplete:
+		to, executes := repo.TransitionApply, len(plan.Phases) == 0 || slices.Contains(plan.Phases, repo.PhaseExecute)
+		if r.Status != Approved {
+			to = repo.TransitionCancel
+		} else if plan.Phase == repo.PhaseStrategize && executes {
 			to = repo.TransitionExecute
 		}
 		_, err = plans.Transition(ctx, plan.ID, to, cause)
-	case plan.State == repo.PlanComplete:
-		_, err = plans.Transition(ctx, plan.ID, repo.TransitionCancel, cause)
 	case plan.State == repo.PlanQueued && !plan.NotBefore.IsZero() && r.Status != Expired: // when it is due by itself
 		if plan, err = plans.Transition(ctx, plan.ID, repo.TransitionStart, cause); err == nil {
 			cause.Version = plan.Version

@@ -33,6 +33,7 @@ type seal struct {
 // record is a request with the versions of its places.
 type record struct {
 	Request
+	doc     json.RawMessage // as it is stored
 	version int64
 	seal    int64 // zero: there is none that fits
 }
@@ -76,41 +77,46 @@ func (r Request) as(status Status, votes []Vote) Request {
 	return r
 }
 
-// encode returns what is stored of a request, of which decode is the inverse.
-func (r Request) encode() json.RawMessage { return encode(r) }
-
 func encode(value any) json.RawMessage {
 	text, _ := json.Marshal(value) //nolint:errchkjson // of texts and numbers, which were checked
 	return text
 }
 
-// sum tells requests apart by what was asked, which never changes.
-func (r Request) sum() string { return hash(r.as("", nil).encode()) }
+// errMoved reports that somebody else has changed a request since it was read.
+var errMoved = errors.New("somebody else was first")
+
+// moved returns errMoved for the conflict of a change of requests. That of a change of the caller's is another one.
+func moved(err error) error {
+	if _, is := errors.AsType[*repo.VersionConflictError](err); is {
+		return errMoved
+	}
+	return err
+}
 
 // read returns a request without looking at its seal.
-func read(ctx context.Context, state repo.State, ref Ref) (*record, repo.StateValue, error) {
+func read(ctx context.Context, state repo.State, ref Ref) (*record, error) {
 	if ref.SessionID.IsZero() || ref.ID == "" {
-		return nil, repo.StateValue{}, &repo.InvalidError{Field: "ref", Reason: "names no request"}
+		return nil, &repo.InvalidError{Field: "ref", Reason: "names no request"}
 	}
 	stored, err := state.Get(ctx, repo.Scope{SessionID: ref.SessionID}, keyOf(ref.ID))
 	if errors.Is(err, repo.ErrNotFound) {
-		err = notFound(ref)
+		err = &repo.NotFoundError{Kind: "approval", Name: ref.ID}
 	}
 	if err != nil {
-		return nil, stored, err
+		return nil, err
 	}
-	r := &record{Request{Ref: ref, UpdatedAt: stored.UpdatedAt}, stored.Version, 0}
-	if json.Unmarshal(stored.Value, &r.Request) != nil {
-		return nil, stored, &ForeignError{ref}
+	r := &record{Request{Ref: ref, UpdatedAt: stored.UpdatedAt}, stored.Value, stored.Version, 0}
+	if json.Unmarshal(r.doc, &r.Request) != nil {
+		return nil, &ForeignError{ref}
 	}
-	return r, stored, nil
+	return r, nil
 }
 
 // load returns a request. One that is open or approved has a seal that fits: otherwise the error is a ForeignError.
 func load(ctx context.Context, state repo.State, ref Ref) (*record, error) {
 	last := int64(-1)
 	for {
-		r, stored, err := read(ctx, state, ref)
+		r, err := read(ctx, state, ref)
 		if err != nil || r.Status != Open && r.Status != Approved {
 			return r, err
 		}
@@ -119,21 +125,21 @@ func load(ctx context.Context, state repo.State, ref Ref) (*record, error) {
 			return nil, err
 		}
 		var found seal
-		if err == nil && json.Unmarshal(value.Value, &found) == nil && found.Sum == hash(stored.Value) {
+		if err == nil && json.Unmarshal(value.Value, &found) == nil && found.Sum == hash(r.doc) {
 			r.seal = value.Version
 			return r, nil
 		}
-		if stored.Version == last { // otherwise somebody may have changed both between the two reads
+		if r.version == last { // otherwise somebody may have changed both between the two reads
 			return nil, &ForeignError{ref}
 		}
-		last = stored.Version
+		last = r.version
 	}
 }
 
 // changes returns what makes a request another one, of a later status or with another vote. With conditions it is
 // refused if somebody else was first.
 func (r *record) changes(status Status, votes []Vote, conditions bool) []repo.StateChange {
-	entry, doc := entryOf(r.Until, r.Ref), r.as(status, votes).encode()
+	entry, doc := entryOf(r.Until, r.Ref), encode(r.as(status, votes))
 	all := []repo.StateChange{
 		{Scope: repo.Scope{SessionID: r.SessionID}, Key: keyOf(r.ID), Value: doc},
 		{Scope: ledger(r.SessionID), Key: entry, Op: repo.StateRemove},

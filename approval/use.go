@@ -22,10 +22,9 @@ func (a *Approvals) Use(ctx context.Context, tx repo.Repositories, ref Ref, act 
 		if err := permits(r.Request, act); err != nil {
 			return err
 		}
-		m := &step{was: r, to: r.Request}
-		m.to.Status = Used
+		m := r.step(Used, r.Votes)
 		err = a.carryOut(ctx, tx, r.By, []*step{m})
-		if _, changed := errors.AsType[*repo.VersionConflictError](err); changed {
+		if errors.Is(err, errMoved) {
 			if again { // and the transaction does not see it
 				return repo.ErrContention
 			}

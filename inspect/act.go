@@ -25,7 +25,7 @@ type target struct {
 	version, fence         int64
 	lease                  repo.LeaseKey
 	namespace, reason, who string
-	approval               string
+	approval, sum          string
 }
 
 func transition(to repo.Transition) func(context.Context, repo.Repositories, target) error {
@@ -36,8 +36,8 @@ func transition(to repo.Transition) func(context.Context, repo.Repositories, tar
 }
 
 var actions = map[string]action{
-	"approve": {"Approve this request?", "Approve", "text", "session approval", nil},
-	"deny":    {"Deny this request?", "Deny", "text", "session approval", nil},
+	"approve": {"Approve this request?", "Approve", "text", "session approval sum", nil},
+	"deny":    {"Deny this request?", "Deny", "text", "session approval sum", nil},
 	"cancel": {
 		"Cancel this plan, and the live plans below it?", "Cancel the plan", "required", "plan version",
 		transition(repo.TransitionCancel),
@@ -68,8 +68,8 @@ func (l *look) asked() (a action, on target, back string) {
 	case "plan version":
 		on.plan, on.version = l.given("plan"), max(0, l.sequence("version"))
 		on.namespace, back = ok(l.store.Plans().Get(l.ctx, on.plan)).Namespace, "/plans/"+on.plan.String()
-	case "session approval":
-		on.session, on.approval = l.given("session"), l.r.FormValue("approval")
+	case "session approval sum":
+		on.session, on.approval, on.sum = l.given("session"), l.r.FormValue("approval"), l.r.FormValue("sum")
 		on.namespace = ok(l.store.Sessions().Get(l.ctx, on.session)).Namespace
 		return a, on, l.url("/approval", "session", on.session, "approval", on.approval)
 	case "session":

@@ -35,7 +35,7 @@ func (l *look) approval() *page {
 		"Status Kind By Quorum Until UpdatedAt SessionID PlanID ArgumentsHash *Subject *Text")}
 	for _, verdict := range []approval.Verdict{approval.Approve, approval.Deny} {
 		if l.access.Actions && r.Status == approval.Open {
-			to := l.url("/act", "do", verdict, "session", session.ID, "approval", r.ID)
+			to := l.url("/act", "do", verdict, "session", session.ID, "approval", r.ID, "sum", r.Sum())
 			about.Fields = append(about.Fields, field{words(string(verdict)), link(to, string(verdict)+" it…")})
 		}
 	}
@@ -47,7 +47,7 @@ func (l *look) approval() *page {
 func (l *look) decide(ctx context.Context, on target) error {
 	_, err := l.asking().Decide(ctx, on.who, approval.Answer{
 		Ref:     approval.Ref{SessionID: on.session, ID: on.approval},
-		Verdict: approval.Verdict(l.r.FormValue("do")), Reason: on.reason,
+		Verdict: approval.Verdict(l.r.FormValue("do")), Reason: on.reason, Sum: on.sum,
 	})
 	return err
 }

@@ -166,6 +166,9 @@ func TestApprovals(t *testing.T) {
 	if status, page := c.post("/act", c.formOf("/act?do=deny&"+of("ask"))); status != http.StatusConflict || !strings.Contains(page, "approved") {
 		t.Errorf("%d %s", status, page)
 	}
+	if status, page := c.post("/act", c.formOf("/act?do=deny&sum=another&"+of("again"))); status != http.StatusConflict || !strings.Contains(page, "another") {
+		t.Errorf("%d: %s", status, page)
+	}
 	anybody := func(context.Context, approval.Request, string) (bool, error) { return true, nil }
 	in := newClient(t, store, operator, func(o *inspect.Options) { o.Approvals.MayDecide = anybody })
 	if status, _ := in.post("/act", in.formOf("/act?do=deny&"+of("bobs"))); status != http.StatusSeeOther {

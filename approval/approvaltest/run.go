@@ -29,6 +29,8 @@ func Run(t *testing.T, store Store, advance func(time.Duration)) {
 		"ManyDecide": testManyDecide, "TwoDecide": testTwoDecide, "Naive": testNaive, "ManyUse": testManyUse, "Quorums": testQuorums, "Crossed": testCrossed,
 		"PlanProcessing": testPlanProcessing, "PlanComplete": testPlanComplete, "PlanQueued": testPlanQueued, "Hook": testHook,
 		"Passed": testPassed, "Sweep": testSweep, "Fork": testFork, "Restored": testRestored, "Rewind": testRewind,
+		"MadeAgain": testMadeAgain, "HookConflict": testHookConflict, "Sizes": testSizes, "Zero": testZero, "AskExpired": testAskExpired,
+		"Predicate": testPredicate, "TwoRequests": testTwoRequests, "SweepHead": testSweepHead, "Shown": testShown, "ForeignPlan": testForeignPlan,
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := "n-" + repo.NewID().String() // what a test lists and counts is its own
