@@ -85,6 +85,25 @@ func testStalled(t *testing.T, w *world) {
 		t.Error("it has not looked")
 	}
 	w.called(1)
+	w.store = &dragging{Store: stalls.Store}
+	_, err = w.once("b", effect.Policy{Timeout: 50 * time.Millisecond})
+	if e := w.stored("b"); err == nil || e.State != effect.StateFree || !e.FirstSent.IsZero() {
+		t.Errorf("%+v, %v", e, err)
+	}
+	w.called(1)
+}
+
+// dragging is a store whose answers take longer than a call may.
+type dragging struct{ repo.Store }
+
+func (d *dragging) State() repo.State { return draggingState{d.Store.State()} }
+
+type draggingState struct{ repo.State }
+
+func (s draggingState) Change(ctx context.Context, changes []repo.StateChange, conditions ...repo.ScopeVersion) ([]repo.ScopeVersion, error) {
+	made, err := s.State.Change(ctx, changes, conditions...)
+	time.Sleep(50 * time.Millisecond)
+	return made, err
 }
 
 // testOfAttempt: an answer about one sending says nothing of the next one, when it is repeated late.
