@@ -61,12 +61,8 @@ func decode(key Key, value repo.StateValue) (r record, err error) {
 		return r, &repo.InvalidError{Field: "state", Reason: "has something else than an effect under the key of one"}
 	}
 	r.Key, r.ChangedAt, r.version = key, value.UpdatedAt, value.Version
-	switch r.State {
-	case StateReserved:
-		r.Until = r.ChangedAt.Add(r.Timeout + Margin)
-		r.FirstSent = cmp.Or(r.FirstSent, r.ChangedAt)
-	case StateUnknown:
-		r.FirstSent = cmp.Or(r.FirstSent, r.ChangedAt.Add(-r.Timeout-settleTime))
+	if r.State == StateReserved {
+		r.Until, r.FirstSent = r.ChangedAt.Add(r.Timeout+Margin), cmp.Or(r.FirstSent, r.ChangedAt)
 	}
 	return r, nil
 }
@@ -84,8 +80,8 @@ const (
 	writePause = 200 * time.Millisecond
 )
 
-// sender makes the changes that write a record: alone, with others in a transaction, or with a turn.
-type sender func(ctx context.Context, changes []repo.StateChange) ([]repo.ScopeVersion, error)
+// sender makes the changes that write a record: State.Change, with others in a transaction, or with a turn.
+type sender func(context.Context, []repo.StateChange, ...repo.ScopeVersion) ([]repo.ScopeVersion, error)
 
 // write writes a record over the version that it has, with a result if there is one, and repeats that if the database
 // has prevented it. Errors: errTaken if others have written it meanwhile, and it does not say the same; r is then what
@@ -93,21 +89,21 @@ type sender func(ctx context.Context, changes []repo.StateChange) ([]repo.ScopeV
 func (r *record) write(ctx context.Context, state repo.State, result json.RawMessage, send sender) error {
 	for attempt := 1; ; attempt++ {
 		made, err := send(ctx, r.changes(result))
-		switch {
-		case err == nil:
+		if err == nil {
 			r.version = made[len(made)-1].Version
 			return nil
-		case r.conflicts(err):
-			found, err := read(ctx, state, r.Key)
-			if err != nil {
-				return err
+		}
+		if r.conflicts(err) {
+			var found record
+			if found, err = read(ctx, state, r.Key); err == nil {
+				same := found.By == r.By && found.State == r.State // the answer was lost
+				if *r = found; same {
+					return nil
+				}
+				return errTaken
 			}
-			same := found.By == r.By && found.State == r.State // the answer was lost
-			if *r = found; same {
-				return nil
-			}
-			return errTaken
-		case !passes(err) || attempt >= int(settleTime/writePause):
+		}
+		if !passes(err) || attempt >= int(settleTime/writePause) {
 			return err
 		}
 		select {
@@ -125,9 +121,8 @@ func (r *record) conflicts(err error) bool {
 }
 
 func (r *record) changes(result json.RawMessage) []repo.StateChange {
-	written := *r
-	text, _ := json.Marshal(written) //nolint:errchkjson // ids and times are always JSON
-	changes := []repo.StateChange{{Scope: r.scope(), Key: r.recordKey(), Value: text, IfVersion: &written.version}}
+	text, _ := json.Marshal(r) //nolint:errchkjson // ids and times are always JSON
+	changes := []repo.StateChange{{Scope: r.scope(), Key: r.recordKey(), Value: text, IfVersion: new(r.version)}}
 	if result != nil {
 		changes = append(changes, repo.StateChange{Scope: r.scope(), Key: r.resultKey(), Value: result})
 	}
@@ -149,12 +144,8 @@ func (r *record) overdue(ctx context.Context, state repo.State) error {
 	if r.State != StateReserved {
 		return nil
 	}
-	at, err := now(ctx, state, r.Key)
-	switch {
-	case err != nil:
-		return err
-	case !at.After(r.Until):
-		return &Error{Effect: r.Effect, Left: r.Until.Sub(at)}
+	if at, err := now(ctx, state, r.Key); err != nil || !at.After(r.Until) {
+		return cmp.Or[error](err, &Error{Effect: r.Effect, Left: r.Until.Sub(at)})
 	}
 	r.State, r.Until = StateUnknown, time.Time{}
 	return nil

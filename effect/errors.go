@@ -12,7 +12,8 @@ import (
 // The text of err is stored (repo.ReasonOf), as Effect.Reason.
 func Failed(err error) error { return ended(err, StateFailed) }
 
-// NotSent wraps an error of do: nothing was sent that could have an effect. The next call of [Once] sends it.
+// NotSent wraps an error of do: nothing was sent that could have an effect. The next call of [Once] sends it, unless it
+// may have happened when it was sent before.
 func NotSent(err error) error { return ended(err, StateFree) }
 
 func ended(err error, state State) error {
@@ -30,12 +31,12 @@ type ending struct {
 
 func (e *ending) Unwrap() error { return e.error }
 
-// stateAfter returns what is known after do has returned an error, or none.
-func stateAfter(failed error) State {
+// stateAfter returns what is known after do has returned an error, or none. doubt: it may have happened before.
+func stateAfter(failed error, doubt bool) State {
 	if failed == nil {
 		return StateDone
 	}
-	if end, marked := errors.AsType[*ending](failed); marked {
+	if end, marked := errors.AsType[*ending](failed); marked && (end.state != StateFree || !doubt) {
 		return end.state
 	}
 	return StateUnknown
@@ -44,7 +45,8 @@ func stateAfter(failed error) State {
 // Error reports why there is no result of an effect, or what else is amiss. Effect.State says which:
 //
 //   - StateReserved: another call of Once is sending it, or was: nothing is known of its end before Effect.Until.
-//   - StateUnknown: it may have happened or not. Err is what do, Reconcile or the store has returned, if they have.
+//   - StateUnknown: it may have happened or not. Err is what do, Reconcile or the store has returned, if they have, or
+//     that an answer to Resolve was about another sending.
 //   - StateFailed: it has failed for good, for Effect.Reason.
 //   - StateDone: it happened, and Err is what is amiss: an InvalidError of the field "result" if that cannot be stored;
 //     the store's error if Policy.Turn was refused; otherwise somebody else has stored it meanwhile.

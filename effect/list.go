@@ -1,6 +1,7 @@
 package effect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -22,9 +23,6 @@ func List(ctx context.Context, store repo.Repositories, session repo.ID, page re
 
 func list(ctx context.Context, store repo.Repositories, session repo.ID, page repo.Page) (repo.List[record], error) {
 	found, err := store.State().List(ctx, repo.Scope{SessionID: session}, repo.JoinKey("effect", ""), page)
-	if err != nil {
-		return repo.List[record]{}, err
-	}
 	records := repo.List[record]{Next: found.Next}
 	for _, value := range found.Values {
 		r, err := decode(Key{Session: session, Call: adapter.SplitKey(value.Key)[1]}, value)
@@ -33,12 +31,13 @@ func list(ctx context.Context, store repo.Repositories, session repo.ID, page re
 		}
 		records.Items = append(records.Items, r)
 	}
-	return records, nil
+	return records, err
 }
 
 // Crossed lists the effects that a rewind to the message with the sequence after leaves behind, or a fork there: those
-// that were reserved for later messages. -1: all. They have happened, or may have, and no rewind undoes them. An effect
-// without Policy.Sequence belongs to the first message with its call id, and is always listed if there is none.
+// that were reserved for later messages. -1: all. They have happened, or may have, and no rewind undoes them. An
+// effect without Policy.Sequence belongs to the first message with its call id, and is always listed if there is none.
+// Branches do not matter: those of another branch are listed by their sequences, too, and not if they are lower.
 //
 // Errors: those of List, and of MessagesOfCall.
 func Crossed(ctx context.Context, store repo.Repositories, session repo.ID, after int64) ([]Effect, error) {
@@ -75,8 +74,9 @@ func parted(
 
 // Fork forks a session as Sessions.Fork does, and carries its effects: the fork does not call again what was called in
 // the transcript that it begins with, but answers with the stored result, and says so (Effect.From). What is not known
-// yet stays unknown in the fork until it is resolved there: the fork sends nothing of its parent's. What is free is not
-// carried. crossed are the effects of the messages behind at, and of no message: the fork does not have them.
+// yet stays unknown in the fork until it is resolved there: the fork sends nothing of its parent's. What it sends
+// after that is its own, with another key, and needs a permit of its own. What is free is not carried. crossed are the
+// effects of the messages behind at, and of no message: the fork does not have them.
 //
 // Sessions.Fork alone carries nothing: a call of the transcript would be a new effect of the fork.
 //
@@ -107,13 +107,10 @@ func carry(ctx context.Context, state repo.State, fork repo.ID, r record) error 
 	if err != nil && !errors.Is(err, repo.ErrNotFound) {
 		return err
 	}
-	if r.From.IsZero() {
-		r.From = r.Session
-	}
 	if r.State == StateReserved {
 		r.State = StateUnknown
 	}
-	r.Session, r.version, r.By, r.Asked = fork, 0, repo.NewID(), false
+	r.From, r.Session, r.version, r.By, r.Asked = cmp.Or(r.From, r.Session), fork, 0, repo.NewID(), false
 	_, err = state.Change(ctx, r.changes(result.Value))
 	return err
 }

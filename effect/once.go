@@ -14,8 +14,8 @@ import (
 // Do makes the call, and returns its result: JSON of at most MaxResultBytes; nil: null. ctx ends at the call's
 // time-out. The remote must get e.IdempotencyKey, if it honours such keys. An error says what is known:
 //
-//   - Failed: the effect has not happened, and never will.
-//   - NotSent: nothing was sent.
+//   - Failed: the effect has not happened, also not when it was sent before (e.Attempts), and never will.
+//   - NotSent: nothing was sent this time. If it was sent before, and may have happened then, it stays unknown.
 //   - any other: it may have happened. It is unknown, as if the process had died. So it is after a panic, once its time
 //     has passed.
 type Do func(ctx context.Context, e Effect) (json.RawMessage, error)
@@ -39,21 +39,19 @@ func Once(
 	ctx context.Context, store repo.Store, key Key, arguments json.RawMessage, policy Policy, do Do,
 ) (Outcome, error) {
 	policy.Timeout = cmp.Or(policy.Timeout, DefaultTimeout)
+	if policy.Sequence != nil {
+		policy.Sequence = new(*policy.Sequence)
+	}
 	hash, err := hashOf(arguments)
-	switch err = cmp.Or(check(key, policy), err); {
-	case err != nil:
+	nothing := []rule{{store == nil, "store", "is nil"}, {do == nil, "do", "is nil"}}
+	if err = cmp.Or(check(key, policy, nothing...), err); err != nil {
 		return Outcome{}, err
-	case store == nil:
-		return Outcome{}, &repo.InvalidError{Field: "store", Reason: "is nil"}
-	case do == nil:
-		return Outcome{}, &repo.InvalidError{Field: "do", Reason: "is nil"}
 	}
 	o := &once{store: store, policy: policy, do: do}
-	r := record{Effect: Effect{Key: key, IdempotencyKey: key.idempotency()}, Arguments: hash}
-	for {
-		begun, outcome := time.Now(), Outcome{}
+	r := record{Effect: Effect{Key: key}, Arguments: hash}
+	for outcome := (Outcome{}); ; {
 		if err = o.reserve(ctx, &r); err == nil {
-			return o.call(ctx, begun, r)
+			return o.call(ctx, r)
 		}
 		for errors.Is(err, errTaken) { // r is what somebody else has written
 			if r.Arguments != hash {
@@ -74,28 +72,31 @@ type once struct {
 	store  repo.Store
 	policy Policy
 	do     Do
+	begun  time.Time // no later than when it is sent, and than when the window of its key was looked at
+	doubt  bool      // it is sent with its key again, and may have happened before
 }
 
 // reserve commits that the effect is about to be sent. Errors: those of write.
 func (o *once) reserve(ctx context.Context, r *record) error {
+	if !r.From.IsZero() { // from here on it is the fork's own
+		r.FirstSent, r.Permitted = time.Time{}, false
+	}
 	r.State, r.Attempts, r.By, r.Timeout = StateReserved, r.Attempts+1, repo.NewID(), o.policy.Timeout
 	r.Asked, r.Reason, r.From, r.ChangedAt, r.Until = false, "", repo.ID{}, time.Time{}, time.Time{}
-	r.Sequence = cmp.Or(o.policy.Sequence, r.Sequence)
-	send := o.alone
+	r.Sequence, r.IdempotencyKey = cmp.Or(o.policy.Sequence, r.Sequence), r.idempotency()
+	o.begun = cmp.Or(o.begun, time.Now())
+	send := sender(o.store.State().Change)
 	if !r.Permitted && o.policy.Permit != nil {
 		r.Permitted, send = true, o.with(o.policy.Permit)
 	}
 	return r.write(ctx, o.store.State(), nil, send)
 }
 
-func (o *once) alone(ctx context.Context, changes []repo.StateChange) ([]repo.ScopeVersion, error) {
-	return o.store.State().Change(ctx, changes)
-}
-
 // with makes changes in a transaction in which also is called.
 func (o *once) with(also func(context.Context, repo.Repositories) error) sender {
-	return func(ctx context.Context, changes []repo.StateChange) (made []repo.ScopeVersion, err error) {
-		err = o.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+	return func(ctx context.Context, changes []repo.StateChange, _ ...repo.ScopeVersion) ([]repo.ScopeVersion, error) {
+		var made []repo.ScopeVersion
+		err := o.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) (err error) {
 			if made, err = tx.State().Change(ctx, changes); err != nil {
 				return err
 			}
@@ -107,22 +108,22 @@ func (o *once) with(also func(context.Context, repo.Repositories) error) sender 
 
 // behind makes changes together with a turn, behind its own changes of state.
 func (o *once) behind(turn repo.Turn, session repo.ID) sender {
-	return func(ctx context.Context, changes []repo.StateChange) ([]repo.ScopeVersion, error) {
+	return func(ctx context.Context, changes []repo.StateChange, _ ...repo.ScopeVersion) ([]repo.ScopeVersion, error) {
 		whole := turn
 		whole.SessionID, whole.Create, whole.State = session, nil, append(slices.Clone(turn.State), changes...)
 		appended, err := o.store.Sessions().AppendTurn(ctx, whole)
 		if err == nil && appended.Repeated { // perhaps it was added before, without this
-			return o.alone(ctx, changes)
+			return o.store.State().Change(ctx, changes)
 		}
 		return appended.Scopes, err
 	}
 }
 
-// call calls do, and stores what became of it. begun is before the reservation was sent: so no deadline of this process
-// is later than the one that others count from the reservation.
-func (o *once) call(ctx context.Context, begun time.Time, r record) (Outcome, error) {
-	result, failed := o.send(ctx, begun, r)
-	if r.State = stateAfter(failed); r.State == StateFailed {
+// call calls do, and stores what became of it. o.begun is before the reservation was sent: so no deadline of this
+// process is later than the one that others count from the reservation.
+func (o *once) call(ctx context.Context, r record) (Outcome, error) {
+	result, failed := o.send(ctx, r)
+	if r.State = stateAfter(failed, o.doubt); r.State == StateFailed {
 		r.Reason = repo.ReasonOf(failed)
 	}
 	outcome, err := o.settle(ctx, &r, result)
@@ -137,10 +138,10 @@ func (o *once) call(ctx context.Context, begun time.Time, r record) (Outcome, er
 
 // send calls do, unless its time has passed by one of two clocks: one may stand still with the machine, and the other
 // may be set back.
-func (o *once) send(ctx context.Context, begun time.Time, r record) (json.RawMessage, error) {
-	calling, cancel := context.WithDeadline(ctx, begun.Add(o.policy.Timeout))
+func (o *once) send(ctx context.Context, r record) (json.RawMessage, error) {
+	calling, cancel := context.WithDeadline(ctx, o.begun.Add(o.policy.Timeout))
 	defer cancel()
-	if wall := time.Now().Round(0).Sub(begun.Round(0)); calling.Err() != nil || wall >= o.policy.Timeout {
+	if wall := time.Now().Round(0).Sub(o.begun.Round(0)); calling.Err() != nil || wall >= o.policy.Timeout {
 		return nil, NotSent(errors.Join(errLate, context.Cause(calling)))
 	}
 	return o.do(calling, r.Effect)
@@ -152,42 +153,51 @@ func (o *once) settle(ctx context.Context, r *record, result json.RawMessage) (O
 	defer cancel()
 	var kept json.RawMessage
 	var amiss error
-	outcome, send, turn := Outcome{}, o.alone, r.State == StateDone && o.policy.Turn != nil
+	outcome, send, turn := Outcome{}, sender(o.store.State().Change), r.State == StateDone && o.policy.Turn != nil
 	if r.State == StateDone {
 		outcome.Result = orNull(result)
 		if amiss = unfit(outcome.Result); amiss == nil {
 			kept = outcome.Result
 		}
 	}
-	if turn {
+	switch {
+	case turn:
 		send = o.behind(o.policy.Turn(slices.Clone(outcome.Result)), r.Session)
+	case r.State == StateUnknown:
+		send = func(ctx context.Context, _ []repo.StateChange, _ ...repo.ScopeVersion) ([]repo.ScopeVersion, error) {
+			reserved, err := read(ctx, o.store.State(), r.Key)
+			if err != nil {
+				return nil, err
+			}
+			r.FirstSent = reserved.FirstSent // by the database's clock
+			return o.store.State().Change(ctx, r.changes(nil))
+		}
 	}
 	wanted := *r
 	err := r.write(ctx, o.store.State(), kept, send)
 	for errors.Is(err, errTaken) && r.By == wanted.By { // somebody has found that its time had passed
-		wanted.version = r.version
+		wanted.version, wanted.Asked = r.version, r.Asked
 		*r = wanted
 		err = r.write(ctx, o.store.State(), kept, send)
 	}
 	if turn && err != nil && !passes(err) && !errors.Is(err, errTaken) {
-		amiss = err
-		err = r.write(ctx, o.store.State(), kept, o.alone)
+		amiss = errors.Join(amiss, err)
+		err = r.write(ctx, o.store.State(), kept, o.store.State().Change)
 	}
 	outcome.Effect = r.Effect
-	switch {
-	case errors.Is(err, errTaken):
-		return outcome, &Error{Effect: r.Effect, Err: errDecided}
-	case err != nil:
-		return outcome, err
-	case r.State == StateFailed || amiss != nil:
-		return outcome, &Error{Effect: r.Effect, Err: amiss}
+	if errors.Is(err, errTaken) {
+		err, amiss = nil, errDecided
 	}
-	return outcome, nil
+	if err == nil && (r.State == StateFailed || amiss != nil) {
+		err = &Error{Effect: r.Effect, Err: amiss}
+	}
+	return outcome, err
 }
 
 // known answers what the record says. If the effect is to be sent, the record is free then. Errors: errTaken if the
 // record has changed meanwhile.
 func (o *once) known(ctx context.Context, r *record) (Outcome, error) {
+	o.begun, o.doubt = time.Time{}, false
 	switch r.State {
 	case StateDone:
 		value, err := o.store.State().Get(ctx, r.scope(), r.resultKey())
@@ -203,7 +213,7 @@ func (o *once) known(ctx context.Context, r *record) (Outcome, error) {
 		if err := r.overdue(ctx, o.store.State()); err != nil {
 			return Outcome{}, err
 		}
-		if err := r.write(ctx, o.store.State(), nil, o.alone); err != nil {
+		if err := r.write(ctx, o.store.State(), nil, o.store.State().Change); err != nil {
 			return Outcome{}, err
 		}
 	}
@@ -233,12 +243,13 @@ func (o *once) reconcile(ctx context.Context, r *record) (Outcome, error) {
 		return outcome, err
 	}
 	if o.policy.HonoursKey > 0 && own {
+		o.begun = time.Now()
 		at, err := now(ctx, o.store.State(), r.Key)
 		if err != nil {
 			return Outcome{}, err
 		}
 		if !at.Add(o.policy.Timeout).After(r.FirstSent.Add(o.policy.HonoursKey)) {
-			r.State = StateFree
+			r.State, o.doubt = StateFree, true
 			return Outcome{}, nil
 		}
 	}

@@ -1,9 +1,11 @@
 package effect
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -53,7 +55,8 @@ type Policy struct {
 	// after Timeout. With an error, or with CannotTell, the effect stays unknown.
 	Reconcile func(ctx context.Context, unknown Effect) (Answer, error)
 	// Ask, if set, asks a person about an unknown effect that is neither reconciled nor sent again, such as by an
-	// approval that is made with tx: once for each time that it was sent. The person's answer goes to [Resolve].
+	// approval that is made with tx: once for each time that it was sent. The person's answer goes to [Resolve], with
+	// Answer.OfAttempt(unknown.Attempts).
 	Ask func(ctx context.Context, tx repo.Repositories, unknown Effect) error
 	// Turn, if set, returns what is added to the session together with the result, in one transaction, such as the
 	// tool's message. SessionID and State are added to it. A turn that the store refuses is left out: see [Error].
@@ -62,9 +65,10 @@ type Policy struct {
 
 // Answer says what has become of an effect. The zero value is CannotTell.
 type Answer struct {
-	state  State
-	result json.RawMessage
-	reason string
+	state   State
+	result  json.RawMessage
+	reason  string
+	attempt int64
 }
 
 // CannotTell leaves an effect unknown.
@@ -79,7 +83,16 @@ func DidNotHappen() Answer { return Answer{state: StateFree} }
 
 // GivenUp says that the effect has not happened, and is not to be sent again: it has failed for good. The reason is
 // stored, at most 64 KiB of it.
-func GivenUp(reason string) Answer { return Answer{state: StateFailed, reason: reason} }
+func GivenUp(reason string) Answer {
+	return Answer{state: StateFailed, reason: repo.ReasonOf(errors.New(cmp.Or(reason, "given up")))} //nolint:err113
+}
+
+// OfAttempt returns the answer about one sending (Effect.Attempts): once it was sent again, [Resolve] refuses it, such
+// as when it is repeated late.
+func (a Answer) OfAttempt(attempt int64) Answer {
+	a.attempt = attempt
+	return a
+}
 
 func (k Key) scope() repo.Scope { return repo.Scope{SessionID: k.Session} }
 func (k Key) recordKey() string { return repo.JoinKey("effect", k.Call) }
@@ -97,18 +110,21 @@ func hashed(values ...any) repo.ID {
 	return repo.ID(id)
 }
 
-func check(key Key, p Policy) error {
-	for _, rule := range []struct {
-		broken        bool
-		field, reason string
-	}{
+// rule is one that arguments follow.
+type rule struct {
+	broken        bool
+	field, reason string
+}
+
+func check(key Key, p Policy, others ...rule) error {
+	for _, rule := range append([]rule{
 		{key.Session.IsZero(), "key.session", "is zero"},
 		{key.Call == "", "key.call", "is empty"},
 		{len(key.resultKey()) > limits.MaxStateKeyBytes, "key.call", "is too long"},
 		{p.Timeout < time.Millisecond || p.Timeout > MaxTimeout, "policy.timeout", "is not from a millisecond to 24 hours"},
 		{p.HonoursKey < 0, "policy.honoursKey", "is below 0"},
 		{p.Sequence != nil && *p.Sequence < 0, "policy.sequence", "is below 0"},
-	} {
+	}, others...) {
 		if rule.broken {
 			return &repo.InvalidError{Field: rule.field, Reason: rule.reason}
 		}

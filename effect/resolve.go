@@ -1,19 +1,16 @@
 package effect
 
 import (
+	"cmp"
 	"context"
-	"errors"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
 // decide makes a record that of somebody who knows what has become of the effect. The same answer has the same By.
 func (r *record) decide(answer Answer) {
-	r.State, r.Reason = answer.state, ""
+	r.State, r.Reason = answer.state, answer.reason
 	r.By = hashed(r.Attempts, string(answer.state), string(answer.result), answer.reason)
-	if r.State == StateFailed {
-		r.Reason = repo.ReasonOf(errors.New(answer.reason)) //nolint:err113 // a text alone
-	}
 }
 
 // Resolve stores what a person, or somebody else who knows, says of an unknown effect: Happened, DidNotHappen or
@@ -22,13 +19,9 @@ func (r *record) decide(answer Answer) {
 // Errors: [Error] while a call is under way, or if something else is known already; NotFoundError; InvalidError, also
 // for CannotTell and for a result that cannot be stored.
 func Resolve(ctx context.Context, store repo.Repositories, key Key, answer Answer) (Effect, error) {
-	if err := check(key, Policy{Timeout: DefaultTimeout}); err != nil {
-		return Effect{}, err
-	}
-	if answer.state == "" {
-		return Effect{}, &repo.InvalidError{Field: "answer", Reason: "does not say what has become of the effect"}
-	}
-	if err := unfit(orNull(answer.result)); err != nil {
+	said := rule{answer.state == "", "answer", "does not say what has become of the effect"}
+	err := cmp.Or(check(key, Policy{Timeout: DefaultTimeout}, said), unfit(orNull(answer.result)))
+	if err != nil {
 		return Effect{}, err
 	}
 	for {
@@ -41,11 +34,10 @@ func Resolve(ctx context.Context, store repo.Repositories, key Key, answer Answe
 		}
 		decided := r
 		decided.decide(answer)
-		switch {
-		case r.State == StateUnknown:
-		case r.By == decided.By:
+		if r.By == decided.By {
 			return r.Effect, nil
-		default:
+		}
+		if r.State != StateUnknown || answer.attempt != 0 && answer.attempt != r.Attempts {
 			return Effect{}, &Error{Effect: r.Effect, Err: errDecided}
 		}
 		if _, err = store.State().Change(ctx, decided.changes(answer.result)); !r.conflicts(err) {

@@ -28,7 +28,9 @@ func Run(t *testing.T, open Open) {
 		"Reconcile": testReconcile, "Reconciled": testReconciledMeanwhile, "Ask": testAsk, "Resolve": testResolve,
 		"Permit": testPermit, "Sizes": testSizes, "Turn": testTurn, "Crossed": testCrossed, "Fork": testFork,
 		"Import": testImport, "Invalid": testInvalid, "Deleted": testDeleted, "Cancelled": testCancelled, "View": testView,
-		"LostAnswers": testLostAnswers, "Work": testWork,
+		"LostAnswers": testLostAnswers, "Work": testWork, "Since": testSince, "Doubt": testDoubt, "Stalled": testStalled,
+		"OfAttempt": testOfAttempt, "ForkSends": testForkSends, "Deaf": testDeaf, "OwnMemory": testOwnMemory, "Steps": testSteps,
+		"Elsewhere": testElsewhere,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,7 +20,9 @@ import (
 // age lets time pass for the effects of a database.
 func age(t *testing.T, pool *pgxpool.Pool, d time.Duration) {
 	t.Helper()
-	pgtest.Exec(t, pool, "UPDATE state_values SET updated_at = updated_at - make_interval(secs => $1) WHERE key LIKE 'effect/%'", d.Seconds())
+	pgtest.Exec(t, pool, `UPDATE state_values SET updated_at = updated_at - make_interval(secs => $1), value = CASE WHEN value->>'first_sent' IS NULL THEN value
+		ELSE jsonb_set(value::jsonb, '{first_sent}', to_jsonb((value->>'first_sent')::timestamptz - make_interval(secs => $1)))::json END
+		WHERE key LIKE 'effect/%'`, d.Seconds())
 }
 
 // Guarantee: Effects: An effect has one call at a time, and its result is stored once.

@@ -203,7 +203,7 @@ var table = map[string]entry{
 		return nil, err
 	}},
 	"effect.Failed": {nothing: pure}, "effect.NotSent": {nothing: pure}, "effect.Happened": {nothing: pure},
-	"effect.GivenUp": {nothing: pure},
+	"effect.GivenUp": {nothing: pure}, "effect.Answer.OfAttempt": {nothing: pure},
 	"effect.Once": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
 		return effect.Once(ctx, w.in(q), effect.Key{Session: q.session, Call: "paid"}, nil, effect.Policy{}, func(context.Context, effect.Effect) (json.RawMessage, error) {
 			return json.RawMessage(`"made for a stranger"`), nil

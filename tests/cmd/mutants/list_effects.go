@@ -18,4 +18,8 @@ var effectMutants = []mutant{
 	{"effects/a lost answer is somebody else's", in(inEffects, "record.write", never("same")), effects("LostAnswers")},
 	{"effects/asked again", in(inEffects, "once.reconcile", always("r.Asked")), effects("Ask")},
 	{"effects/an error is taken for a failure", in(inEffects, "stateAfter", returns("StateFailed", "StateUnknown")), effects("Ends")},
+	{"effects/not sent again is taken for never sent", in(inEffects, "stateAfter", always("doubt")), effects("Doubt")},
+	{"effects/the window begins when the call failed", in(inEffects, "once.settle", neverAll("StateUnknown")), effects("Since")},
+	{"effects/an answer about another sending", in(inEffects, "Resolve", never("r.Attempts")), effects("OfAttempt")},
+	{"effects/a fork sends with its parent's permit", in(inEffects, "once.reserve", never("r.From")), effects("ForkSends")},
 }
