@@ -50,9 +50,9 @@ func New(store repo.Store, options Options) (*Keeper, error) {
 const attempts = 3
 
 // Reserve reserves the worst case of a call under all of the limits, or under none. Each counts it in the period that
-// it is by the database's clock. The same request again, as long as the reservation is held, returns it as it is
-// stored. If a limit refuses it, Reserve gives back what has expired under the limit's name, at most once a second in
-// this process, and tries again.
+// it is by the database's clock. The same request again returns the reservation as it is stored, if that is held and its
+// life has not ended; otherwise it is a new one. If a limit refuses it, Reserve gives back what has expired under the
+// limit's name, at most once a second in this process, and tries again.
 //
 // Errors: InvalidError; ExceededError; ExistsError if another request has the id; those of State.Change. After
 // ErrUnknownOutcome repeat it with the same id.
@@ -62,8 +62,8 @@ func (k *Keeper) Reserve(ctx context.Context, request Request) (Reservation, err
 }
 
 // ReserveTurn is Reserve in a turn: both are stored, in one commit, or neither. A turn that was stored already is
-// answered as it is, with the reservation if it is held; to be recognized in another period, or with other limits, it
-// needs repo.Turn.Existing.
+// answered as it is, with the reservation, if it is held, as that was stored; to be recognized after its end, or with
+// another request, it needs repo.Turn.Existing.
 //
 // Errors: those of Reserve, and of Sessions.AppendTurn; NotFoundError of the kind "reservation", with the turn, if the
 // turn was stored already and the reservation was settled, was released or has expired.

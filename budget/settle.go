@@ -30,8 +30,8 @@ type Settled struct {
 // was reserved.
 //
 // Errors: ExceededError: the reservation stays as it is; settle it with Use.Over, since the money is spent.
-// NotFoundError of the kind "reservation": the store never had it, or forgot it (its name was erased, or it ended a
-// week ago), so that nobody knows whether it was settled. InvalidError; those of State.Change.
+// NotFoundError of the kind "reservation": the store never had it, or forgot it (its name was erased, and not used
+// since, or it ended a week ago), so that nobody knows whether it was settled. InvalidError; those of State.Change.
 func (k *Keeper) Settle(ctx context.Context, r Reservation, use Use) (Settled, error) {
 	_, settled, err := k.settle(ctx, r, use, k.alone)
 	return settled, err

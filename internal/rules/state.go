@@ -247,8 +247,10 @@ func incremented(c repo.StateChange, stored json.RawMessage) (json.RawMessage, e
 	if c.By < 0 {
 		bound = c.AtLeast
 	}
-	switch tooFar := c.By > 0 && sum < n || c.By < 0 && sum > n; { // and so beyond each bound
-	case bound != nil && (tooFar || c.By > 0 && sum > *bound || c.By < 0 && sum < *bound):
+	tooFar := c.By > 0 && sum < n || c.By < 0 && sum > n // and so beyond each bound
+	passed := bound != nil && (tooFar || c.By > 0 && sum > *bound || c.By < 0 && sum < *bound)
+	switch {
+	case passed:
 		return nil, &repo.LimitExceededError{
 			Kind: "state", Scope: c.Scope, Name: c.Key, Limit: *bound, Current: n, Requested: c.By,
 		}
