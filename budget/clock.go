@@ -43,14 +43,12 @@ func (k *Keeper) now(ctx context.Context) (time.Time, error) {
 // scope.
 func (k *Keeper) readClock(ctx context.Context) (r reading, err error) {
 	err = k.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
-		change := repo.StateChange{Scope: repo.Scope{Name: "budget-clock"}, Key: "now", Op: repo.StateRemove}
-		if _, err := tx.State().Change(ctx, []repo.StateChange{change}); err != nil {
-			return err
-		}
-		r.here = time.Now()
-		change.Op, change.Value = repo.StateSet, []byte("0")
-		if _, err := tx.State().Change(ctx, []repo.StateChange{change}); err != nil {
-			return err
+		change := repo.StateChange{Scope: repo.Scope{Name: "budget-clock"}, Key: "now"}
+		for _, change.Op = range []repo.StateOp{repo.StateRemove, repo.StateIncrement} {
+			r.here = time.Now()
+			if _, err := tx.State().Change(ctx, []repo.StateChange{change}); err != nil {
+				return err
+			}
 		}
 		value, err := tx.State().Get(ctx, change.Scope, change.Key)
 		r.at = value.UpdatedAt

@@ -32,12 +32,11 @@ func invalidIf(is bool, field, reason string) error {
 
 // refusal returns err, or an ExceededError if a limit of the reservation is its reason.
 func (r Reservation) refusal(err error) error {
-	if refused, is := errors.AsType[*repo.LimitExceededError](err); is {
-		for _, p := range r.Parts {
-			if refused.Scope == scopeOf(p.Name) && refused.Name == p.key() {
-				_, until, _ := p.instance(r.At)
-				return &ExceededError{p.Limit, until, refused}
-			}
+	refused, is := errors.AsType[*repo.LimitExceededError](err)
+	for _, p := range r.Parts {
+		if is && refused.Scope == scopeOf(p.Name) && refused.Name == p.key() {
+			_, until, _ := p.instance(r.At)
+			return &ExceededError{p.Limit, until, refused}
 		}
 	}
 	return err
@@ -46,6 +45,6 @@ func (r Reservation) refusal(err error) error {
 // moved reports whether err says that a record of the reservation is not what it was.
 func (r Reservation) moved(err error) bool {
 	conflict, is := errors.AsType[*repo.VersionConflictError](err)
-	return is && (conflict.Name == heldPrefix+r.ID || conflict.Name == expiredPrefix+r.ID) &&
+	return is && (conflict.Name == heldPrefix+r.ID || conflict.Name == r.expiredKey()) &&
 		slices.ContainsFunc(r.Parts, func(p Part) bool { return scopeOf(p.Name) == conflict.Scope })
 }

@@ -50,27 +50,35 @@ func New(store repo.Store, options Options) (*Keeper, error) {
 const attempts = 3
 
 // Reserve reserves the worst case of a call under all of the limits, or under none. Each counts it in the period that
-// it is by the database's clock. The same request again, as long as the reservation is held, returns it as it is
-// stored. If a limit refuses it, Reserve gives back what has expired under the limit's name, at most once a second in
-// this process, and tries again.
+// it is by the database's clock. The same request again returns the reservation as it is stored, if that is held and its
+// life has not ended; otherwise it is a new one. If a limit refuses it, Reserve gives back what has expired under the
+// limit's name, at most once a second in this process, and tries again.
 //
 // Errors: InvalidError; ExceededError; ExistsError if another request has the id; those of State.Change. After
 // ErrUnknownOutcome repeat it with the same id.
 func (k *Keeper) Reserve(ctx context.Context, request Request) (Reservation, error) {
-	_, r, err := k.reserve(ctx, request, nil)
+	_, r, err := k.reserve(ctx, request, false, k.alone)
 	return r, err
 }
 
 // ReserveTurn is Reserve in a turn: both are stored, in one commit, or neither. A turn that was stored already is
+<<<<<<< HEAD
 // answered as it is, with the reservation if it is held; to be recognized in another period it needs
 // repo.Turn.Existing.
+||||||| de3f269
+// answered as it is, with the reservation if it is held; to be recognized in another period, or with other limits, it
+// needs repo.Turn.Existing.
+=======
+// answered as it is, with the reservation, if it is held, as that was stored; to be recognized after its end, or with
+// another request, it needs repo.Turn.Existing.
+>>>>>>> att-budget
 //
 // Errors: those of Reserve, and of Sessions.AppendTurn; NotFoundError of the kind "reservation", with the turn, if the
 // turn was stored already and the reservation was settled, was released or has expired.
 func (k *Keeper) ReserveTurn(ctx context.Context, turn repo.Turn, request Request) (
 	repo.AppendedTurn, Reservation, error,
 ) {
-	return k.reserve(ctx, request, &turn)
+	return k.reserve(ctx, request, true, k.with(turn))
 }
 
 // writer makes changes, in a turn or alone: then Scopes is all that it returns, and Repeated if there are none.
@@ -92,36 +100,55 @@ func (k *Keeper) with(turn repo.Turn) writer {
 	}
 }
 
-// reserve reserves in a turn, or alone. A reservation that is there already does not mean that the turn is.
-func (k *Keeper) reserve(ctx context.Context, request Request, in *repo.Turn) (repo.AppendedTurn, Reservation, error) {
+// reserve reserves in a turn, or alone.
+func (k *Keeper) reserve(ctx context.Context, request Request, inTurn bool, write writer) (
+	repo.AppendedTurn, Reservation, error,
+) {
 	r, changes, err := k.Propose(ctx, request)
 	if err != nil {
-		return repo.AppendedTurn{}, Reservation{}, err
+		return repo.AppendedTurn{}, r, err
 	}
-	write := k.alone
-	if in != nil {
-		write = k.with(*in)
-	}
-	appended, err := write(ctx, changes)
-	if exceeded, is := errors.AsType[*ExceededError](r.refusal(err)); is {
-		freed, failed := k.sweepRefused(ctx, exceeded.Limit.Name, r.At)
-		if failed != nil || freed == 0 {
-			return appended, Reservation{}, cmp.Or(failed, error(exceeded))
+	for i := 1; ; i++ {
+		appended, err := write(ctx, changes)
+		if err == nil && !appended.Repeated {
+			r.Wrote(appended.Scopes)
+			return appended, r, nil
 		}
-		appended, err = write(ctx, changes)
+		as, again, err := k.stored(ctx, r, inTurn, err)
+		if !again || i == attempts {
+			return appended, as, err
+		}
+		changes = as.opening()
 	}
+}
+
+// stored returns the reservation that has the id of r, or true and what to write next. err is why r could not be
+// written; nil: its turn is stored. A reservation that is there already does not mean that the turn is.
+func (k *Keeper) stored(ctx context.Context, r Reservation, inTurn bool, err error) (Reservation, bool, error) {
+	exceeded, _ := errors.AsType[*ExceededError](r.refusal(err))
+	turn, _ := errors.AsType[*repo.ExistsError](err)
 	switch {
-	case err == nil && !appended.Repeated:
-		r.Wrote(appended.Scopes)
-		return appended, r, nil
-	case err != nil && !r.moved(err):
-		return appended, Reservation{}, r.refusal(err)
+	case exceeded != nil:
+		freed, failed := k.sweepRefused(ctx, exceeded.Limit.Name, r.At)
+		return r, freed > 0, cmp.Or(failed, error(exceeded))
+	case r.moved(err): // its life may have ended
+		_, failed := k.sweep(ctx, r.Parts[0].Name, heldPrefix+r.ID, r.At)
+		err = cmp.Or(failed, error(&repo.ExistsError{Kind: "reservation", Name: r.ID, Field: "request"}))
+	case err != nil && (turn == nil || turn.Kind != "turn"):
+		return r, false, err
 	}
-	stored, err := k.Find(ctx, r.Parts[0].Name, r.ID)
-	if !appended.Repeated && (errors.Is(err, repo.ErrNotFound) || err == nil && (in != nil || !r.same(stored))) {
-		return appended, Reservation{}, &repo.ExistsError{Kind: "reservation", Name: r.ID, Field: "request"}
+	found, missing := k.Find(ctx, r.Parts[0].Name, r.ID)
+	switch gone := errors.Is(missing, repo.ErrNotFound); {
+	case err == nil || missing != nil && !gone:
+		return found, false, missing
+	case gone && turn == nil:
+		return r, true, err
+	case gone || !r.same(found) || inTurn && turn == nil:
+		return r, false, err
+	case turn == nil:
+		return found, false, nil
 	}
-	return appended, stored, err
+	return found, true, err // with which the turn has the contents that it was stored with
 }
 
 // Propose returns the reservation of a request, and the changes that reserve it, for a transaction of the caller's that
@@ -133,8 +160,7 @@ func (k *Keeper) Propose(ctx context.Context, request Request) (Reservation, []r
 		return Reservation{}, nil, err
 	}
 	r, err := propose(request, now)
-	changes, failed := r.opening()
-	return r, changes, cmp.Or(err, failed)
+	return r, r.opening(), err
 }
 
 // Find returns the reservation with this id that is held under a name, so that a process can settle what another one
@@ -154,14 +180,12 @@ func (k *Keeper) locate(ctx context.Context, r Reservation) (Reservation, error)
 	for i := range r.Parts {
 		p := &r.Parts[i]
 		held, version, err := get[Reservation](ctx, k.store.State(), p.Name, heldPrefix+r.ID)
-		expired, later, failed := get[time.Time](ctx, k.store.State(), p.Name, expiredPrefix+r.ID)
+		_, expired, failed := get[any](ctx, k.store.State(), p.Name, r.expiredKey())
 		if err = cmp.Or(err, failed); err != nil {
 			return r, err
 		}
-		if p.Version, p.Expired = 0, false; held.At.Equal(r.At) {
-			p.Version = version
-		} else if expired.Equal(r.At) {
-			p.Version, p.Expired = later, true
+		if p.Version, p.Expired = expired, expired > 0; version > 0 && held.At.Equal(r.At) {
+			p.Version, p.Expired = version, false
 		}
 	}
 	return r, nil

@@ -71,15 +71,12 @@ func (l Limit) normal() (Limit, error) {
 // instance returns the text of the period at a time, and when that ends: the zero time if it never does. The zone of
 // the machine is refused, since it differs from one process to another.
 func (l Limit) instance(at time.Time) (instance string, until time.Time, err error) {
-	zone, err := time.LoadLocation(l.Zone)
-	if err != nil || l.Zone == "Local" {
-		return "", until, invalidIf(true, "zone", "is not in the time zone database of this machine")
-	}
 	layout := layouts[l.Period]
-	at = at.In(zone)
-	if layout == "" {
-		return "", until, nil
+	zone, err := time.LoadLocation(l.Zone)
+	if unknown := err != nil || l.Zone == "Local"; unknown || layout == "" {
+		return "", until, invalidIf(unknown, "zone", "is not in the time zone database of this machine")
 	}
+	at = at.In(zone)
 	year, month, day := at.Date()
 	if l.Period == Month {
 		month, day = month+1, 0
@@ -89,4 +86,42 @@ func (l Limit) instance(at time.Time) (instance string, until time.Time, err err
 		until = until.Add(time.Hour / 4)
 	}
 	return instance, until, nil
+}
+
+// Amount is what a call costs, or may cost at most. Neither part is negative.
+type Amount struct {
+	Cost   repo.Cost `json:"cost,omitempty"`
+	Tokens int64     `json:"tokens,omitempty"`
+}
+
+func (a Amount) of(unit Unit) int64 {
+	if unit == Money {
+		return int64(a.Cost)
+	}
+	return a.Tokens
+}
+
+// Prices has the caller's prices.
+type Prices struct {
+	// Price returns what a call of a model with so many tokens costs; false: it does not know the model.
+	Price func(model string, input, output int64) (repo.Cost, bool)
+	// AllowUnknown lets a model without a price cost nothing. Its tokens are counted.
+	AllowUnknown bool
+}
+
+// Amount returns what a call of a model with so many tokens costs. With the largest numbers of tokens that the call can
+// have, it is the amount to reserve. Errors: InvalidError, of the field "model" if it has no price.
+func (p Prices) Amount(model string, input, output int64) (Amount, error) {
+	amount, known := Amount{Tokens: input + output}, false
+	if p.Price != nil {
+		amount.Cost, known = p.Price(model, input, output)
+	}
+	if !known {
+		amount.Cost = 0
+	}
+	return amount, cmp.Or(
+		invalidIf(input < 0 || output < 0 || amount.Tokens < 0, "tokens", "are negative or too many"), // of 64 bits
+		invalidIf(!known && !p.AllowUnknown, "model", "has no price"),
+		invalidIf(amount.Cost < 0, "price", "is negative"),
+	)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -51,12 +52,17 @@ func (p Part) key() string {
 }
 
 // A reservation's record, under each of its names, has a key that begins so: while it is held, and after it has
-// expired. The first has the reservation, and the second its At.
+// expired.
 const (
 	heldPrefix    = "held/"
 	expiredPrefix = "expired/"
 	usedPrefix    = "used/" // of what was reserved and settled in a period
 )
+
+// expiredKey is of this reservation alone: others may have had the id.
+func (r Reservation) expiredKey() string {
+	return expiredPrefix + r.ID + "/" + strconv.FormatInt(r.At.UnixNano(), 10)
+}
 
 // propose returns the reservation of a request at a time.
 func propose(request Request, now time.Time) (Reservation, error) {
@@ -66,10 +72,10 @@ func propose(request Request, now time.Time) (Reservation, error) {
 		invalidIf(len(r.ID) > repo.MaxNameBytes, "id", "is too long"),
 		invalidIf(len(request.Limits) == 0 || len(request.Limits) > MaxLimits, "limits", "are none or too many"),
 		invalidIf(r.Life < MinLife || r.Life > MaxLife, "life", "is below a second or above 30 days"),
-		r.Most.check("most"),
+		invalidIf(r.Most.Cost < 0 || r.Most.Tokens < 0, "most", "is negative"),
 	)
 	seen := map[Limit]bool{}
-	for _, l := range request.Limits {
+	for _, l := range request.Limits[:min(len(request.Limits), MaxLimits)] {
 		limit, invalid := l.normal()
 		instance, _, failed := limit.instance(now)
 		r.Parts = append(r.Parts, Part{Limit: limit, Instance: instance})
@@ -100,8 +106,9 @@ func (r Reservation) isFirst(part int) bool {
 }
 
 // opening returns the changes that reserve.
-func (r Reservation) opening() (changes []repo.StateChange, err error) {
-	text, err := json.Marshal(r)
+func (r Reservation) opening() (changes []repo.StateChange) {
+	r.Wrote(nil)
+	text, _ := json.Marshal(r) //nolint:errchkjson // an empty value, of a time after the year 9999, is refused
 	for i, p := range r.Parts {
 		held := repo.StateChange{Scope: scopeOf(p.Name), Key: heldPrefix + r.ID, Value: text, IfVersion: new(int64)}
 		if r.isFirst(i) {
@@ -109,7 +116,7 @@ func (r Reservation) opening() (changes []repo.StateChange, err error) {
 		}
 		changes = p.add(changes, r.Most.of(p.Unit), false)
 	}
-	return changes, err
+	return changes
 }
 
 // closing returns the changes that settle, as far as the reservation has records.
@@ -117,7 +124,7 @@ func (r Reservation) closing(use Use) (changes []repo.StateChange) {
 	for i, p := range r.Parts {
 		key, by := heldPrefix+r.ID, use.of(p.Unit)-r.Most.of(p.Unit)
 		if p.Expired {
-			key, by = expiredPrefix+r.ID, use.of(p.Unit)
+			key, by = r.expiredKey(), use.of(p.Unit)
 		}
 		gone := repo.StateChange{Scope: scopeOf(p.Name), Key: key, Op: repo.StateRemove, IfVersion: &p.Version}
 		if p.Version > 0 && r.isFirst(i) {

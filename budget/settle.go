@@ -30,8 +30,8 @@ type Settled struct {
 // was reserved.
 //
 // Errors: ExceededError: the reservation stays as it is; settle it with Use.Over, since the money is spent.
-// NotFoundError of the kind "reservation": the store never had it, or forgot it (its name was erased, or it ended a
-// week ago), so that nobody knows whether it was settled. InvalidError; those of State.Change.
+// NotFoundError of the kind "reservation": the store never had it, or forgot it (its name was erased, and not used
+// since, or it ended a week ago), so that nobody knows whether it was settled. InvalidError; those of State.Change.
 func (k *Keeper) Settle(ctx context.Context, r Reservation, use Use) (Settled, error) {
 	_, settled, err := k.settle(ctx, r, use, k.alone)
 	return settled, err
@@ -52,19 +52,17 @@ func (k *Keeper) SettleTurn(ctx context.Context, turn repo.Turn, r Reservation, 
 	return k.settle(ctx, r, use, k.with(turn))
 }
 
-func (k *Keeper) settle(ctx context.Context, r Reservation, use Use, write writer) (
-	appended repo.AppendedTurn, settled Settled, err error,
-) {
-	err = cmp.Or(invalidIf(r.ID == "" || !r.has(false) && !r.has(true), "reservation", "was not stored"), use.check("use"))
+func (k *Keeper) settle(ctx context.Context, r Reservation, use Use, write writer) (repo.AppendedTurn, Settled, error) {
+	err := cmp.Or(invalidIf(r.ID == "" || !r.has(false) && !r.has(true), "reservation", "was not stored"),
+		invalidIf(use.Cost < 0 || use.Tokens < 0, "use", "is negative"))
 	for i := 0; err == nil; i++ {
 		changes := r.closing(use)
-		appended, err = write(ctx, changes)
-		exists, is := errors.AsType[*repo.ExistsError](err)
-		switch {
+		appended, failed := write(ctx, changes)
+		exists, is := errors.AsType[*repo.ExistsError](failed)
+		switch err = failed; {
 		case err == nil:
-			settled.Repeated = appended.Repeated || len(changes) == 0
-			settled.Late = !settled.Repeated && r.has(true)
-			return appended, settled, nil
+			repeated := appended.Repeated || len(changes) == 0
+			return appended, Settled{Late: !repeated && r.has(true), Repeated: repeated}, nil
 		case i == attempts-1:
 		case is && exists.Kind == "turn": // it was stored when the reservation had expired, or else when it was settled
 			r.Parts, err = slices.Clone(r.Parts), nil
@@ -75,15 +73,15 @@ func (k *Keeper) settle(ctx context.Context, r Reservation, use Use, write write
 			r, err = k.relocate(ctx, r)
 		}
 	}
-	return appended, settled, r.refusal(err)
+	return repo.AppendedTurn{}, Settled{}, r.refusal(err)
 }
 
-// remembered is how long it is known that a reservation has expired.
-const remembered = 7 * 24 * time.Hour
+// remembered is how long it is kept that a reservation has expired: a day longer than is promised, since clocks may be
+// wrong.
+const remembered = 8 * 24 * time.Hour
 
 // relocate returns the reservation with its records as they are now, unless this database never had it (it is another
-// namespace, or was restored to an earlier time), or it may be forgotten that it has expired: a day before that, since
-// clocks may be wrong.
+// namespace, or was restored to an earlier time), or it may be forgotten that it has expired.
 func (k *Keeper) relocate(ctx context.Context, r Reservation) (Reservation, error) {
 	found, err := k.locate(ctx, r)
 	if err != nil || found.has(true) || found.has(false) {

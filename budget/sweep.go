@@ -33,17 +33,15 @@ const sweepInterval, maxSwept = time.Second, 10_000
 // are refused together would read all reservations.
 func (k *Keeper) sweepRefused(ctx context.Context, name string, now time.Time) (int, error) {
 	k.mu.Lock()
-	due := now.Sub(k.swept[name]).Abs() >= sweepInterval
+	if now.Sub(k.swept[name]).Abs() < sweepInterval {
+		k.mu.Unlock()
+		return 0, nil
+	}
 	if len(k.swept) >= maxSwept {
 		clear(k.swept)
 	}
-	if due {
-		k.swept[name] = now
-	}
+	k.swept[name] = now
 	k.mu.Unlock()
-	if !due {
-		return 0, nil
-	}
 	return k.sweep(ctx, name, heldPrefix, now)
 }
 
@@ -53,10 +51,10 @@ func (k *Keeper) sweep(ctx context.Context, name, prefix string, now time.Time) 
 		found, err := k.store.State().List(ctx, scopeOf(name), prefix, page)
 		for i := 0; err == nil && i < len(found.Values); i++ {
 			var changes []repo.StateChange
-			if changes, err = k.outdated(ctx, name, found.Values[i], now); err != nil || len(changes) == 0 {
-				continue
+			if changes, err = k.outdated(ctx, name, found.Values[i], now); err == nil && len(changes) > 0 {
+				_, err = k.store.State().Change(ctx, changes)
 			}
-			if _, err = k.store.State().Change(ctx, changes); errors.Is(err, repo.ErrConflict) { // another was faster
+			if errors.Is(err, repo.ErrConflict) { // another was faster, or somebody else has written there
 				err = nil
 			} else if err == nil && len(changes) > 1 { // of a reservation
 				expired++
@@ -94,13 +92,12 @@ func (k *Keeper) outdated(ctx context.Context, name string, v repo.StateValue, n
 			return nil, err
 		}
 		changes := r.closing(Use{})
-		text, err := json.Marshal(r.At)
-		for i, p := range r.Parts {
-			if p.Version > 0 && r.isFirst(i) {
-				changes = append(changes, repo.StateChange{Scope: scopeOf(p.Name), Key: expiredPrefix + r.ID, Value: text})
+		for _, c := range changes {
+			if c.Op == repo.StateRemove {
+				changes = append(changes, repo.StateChange{Scope: c.Scope, Key: r.expiredKey(), Value: []byte("true")})
 			}
 		}
-		return changes, err
+		return changes, nil
 	}
 	return nil, nil
 }

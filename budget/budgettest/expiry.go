@@ -74,15 +74,46 @@ func testSameIDAgain(w *world) {
 	w.hasUsed(limit, 37)
 	w.settle(first, used(0, 7), budget.Settled{Late: true})
 	w.hasUsed(limit, 44)
+	// Both of two have expired.
+	first = w.reserve("id", amount(0, 10), limit)
+	w.store.Elapse(61 * time.Minute)
+	w.sweep(1, "tenant")
+	second = w.reserve("id", amount(0, 20), limit)
+	w.store.Elapse(61 * time.Minute)
+	w.sweep(1, "tenant")
+	w.settle(first, used(0, 7), budget.Settled{Late: true})
+	w.settle(second, used(0, 15), budget.Settled{Late: true})
+	w.settle(first, used(0, 7), budget.Settled{Repeated: true})
+	w.hasUsed(limit, 44)
 }
 
-// What has expired is remembered for a week. Afterwards nobody can say whether it was settled.
+// A call that is begun again after the life of its reservation, which nobody has given back yet, has a life of its own.
+func testOutlived(w *world) {
+	session, limit := w.session(), tokens("tenant", 10)
+	dead := w.reserve("id", amount(0, 10), limit)
+	w.store.Elapse(61 * time.Minute)
+	again := w.reserve("id", amount(0, 10), limit)
+	w.refused(limit, 10, 1, "other", amount(0, 1), limit)
+	w.settle(again, used(0, 4), budget.Settled{})
+	w.settle(dead, used(0, 3), budget.Settled{Late: true})
+	w.hasUsed(limit, 7)
+	w.reserve("id", amount(0, 3), limit)
+	w.store.Elapse(61 * time.Minute)
+	request := budget.Request{ID: "id", Limits: []budget.Limit{limit}, Most: amount(0, 2)}
+	if _, _, err := w.ReserveTurn(w.Context(), turn(session, "question", "q"), request); err != nil {
+		w.Error(err)
+	}
+	w.messages(session, 1)
+	w.hasUsed(limit, 9)
+}
+
+// What has expired is remembered for a week, and a day. Afterwards nobody can say whether it was settled.
 func testForgotten(w *world) {
 	limit := tokens("tenant", 100)
 	r := w.reserve("id", amount(0, 10), limit)
 	w.store.Elapse(61 * time.Minute)
 	w.sweep(1, "tenant")
-	w.store.Elapse(7*24*time.Hour - time.Minute)
+	w.store.Elapse(8*24*time.Hour - time.Minute)
 	w.sweep(0, "tenant")
 	if w.keys("tenant", "expired/") != 1 {
 		w.Error("it was forgotten too early")
@@ -178,6 +209,13 @@ func testForeign(w *world) {
 	if n := w.keys("tenant", ""); n != len(changes)+2 {
 		w.Errorf("%d keys are left", n)
 	}
+	w.reserve("2", amount(0, 1), tokens("tenant", 10), tokens("user", 10))
+	w.reserve("3", amount(0, 1), tokens("tenant", 10))
+	if _, err := w.store.State().Change(w.Context(), []repo.StateChange{{Scope: repo.Scope{Name: budget.ScopeName("user")}, Key: "held/2", Value: []byte(`1`)}}); err != nil {
+		w.Fatal(err)
+	}
+	w.store.Elapse(61 * time.Minute)
+	w.sweep(1, "tenant", "user")
 	if _, err := w.Find(w.Context(), "tenant", "x"); !errors.Is(err, repo.ErrConflict) {
 		w.Error(err)
 	}

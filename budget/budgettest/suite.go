@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,7 +30,7 @@ func Run(t *testing.T, open func(*testing.T) Store) {
 		"Invalid": testInvalid, "Turns": testTurns, "TurnsAgain": testTurnsAgain, "LateTurns": testLateTurns,
 		"Expired": testExpired, "ExpiredByRefusal": testExpiredByRefusal, "SameIDAgain": testSameIDAgain, "Forgotten": testForgotten,
 		"Erased": testErased, "Find": testFind, "Foreign": testForeign, "InTx": testInTx, "Concurrent": testConcurrent,
-		"Views": testViews, "Racing": testRacing,
+		"Views": testViews, "Racing": testRacing, "Outlived": testOutlived, "Names": testNames,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -162,6 +164,9 @@ func testAllOrNone(w *world) {
 	w.refused(tenant, 10*unit, 1, "3", budget.Amount{Cost: 1}, user, tenant)
 	w.refused(tokens("none", 0), 0, 1, "3", budget.Amount{Tokens: 1}, tokens("none", 0))
 	w.reserve("3", budget.Amount{}, tokens("none", 0), tenant)
+	for _, count := range []int64{math.MaxInt64, math.MaxInt64 - 49} { // with what is used it is no integer of 64 bits
+		w.refused(user, 50, count, "4", amount(0, count), user)
+	}
 }
 
 func testAgain(w *world) {
@@ -186,6 +191,33 @@ func testAgain(w *world) {
 	w.settle(w.reserve("1", amount(1, 1), tenant, user), used(1, 1), budget.Settled{})
 	w.settle(first, used(4, 40), budget.Settled{Repeated: true})
 	w.hasUsed(tenant, 5*unit)
+}
+
+// Ids and names that keys and JSON write otherwise, and the longest ones.
+func testNames(w *world) {
+	long := strings.Repeat("~", 500)
+	for _, name := range []string{"/", "~", "a/b", "~1", "held/", "<&>", "\u2028", "\"\\", "𝔘", "../x", long[:255]} {
+		var limits []budget.Limit
+		for i := range 10 {
+			limits = append(limits, tokens(fmt.Sprint(name, i), 10))
+		}
+		limits = append(limits, tokens(name, 10), tokens(long, 1000))
+		r := w.reserve(name, amount(0, 1), limits...)
+		if found, err := w.Find(w.Context(), name, name); err != nil || text(found) != text(r) {
+			w.Errorf("%s %v, want %s", text(found), err, text(r))
+		}
+		w.store.Elapse(61 * time.Minute)
+		w.sweep(1, name)
+		w.settle(r, used(0, 2), budget.Settled{Late: true})
+		w.hasUsed(limits[0], 2)
+	}
+	for _, name := range []string{"\x00", "\xff", long + "~"} {
+		_, asName := w.Reserve(w.Context(), budget.Request{ID: "1", Limits: []budget.Limit{tokens(name, 10)}})
+		_, asID := w.Reserve(w.Context(), budget.Request{ID: name, Limits: []budget.Limit{tokens("a", 10)}})
+		if !errors.Is(asName, repo.ErrInvalid) || !errors.Is(asID, repo.ErrInvalid) {
+			w.Errorf("%.9q: %v, %v", name, asName, asID)
+		}
+	}
 }
 
 func text(value any) string {

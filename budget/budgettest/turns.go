@@ -83,9 +83,21 @@ func testTurnsAgain(w *world) {
 	w.reserve("other", amount(0, 1), limit) // the scope has another version now
 	existing := turn(id, "question", "q")
 	existing.Existing = true
-	appended, again, err := w.ReserveTurn(w.Context(), existing, request)
-	if err != nil || !appended.Repeated || text(again) != text(r) {
-		w.Errorf("%s, %v, want %s", text(again), err, text(r))
+	other := request
+	other.Limits = []budget.Limit{tokens("tenant", 5)}
+	var again budget.Reservation
+	for i, t := range []repo.Turn{turn(id, "question", "q"), turn(id, "question", "q"), existing} {
+		if i == 1 {
+			request, other = other, request
+		}
+		appended, repeated, err := w.ReserveTurn(w.Context(), t, request)
+		if again = repeated; err != nil || !appended.Repeated || text(again) != text(r) {
+			w.Errorf("%d: %s, %v, want %s", i, text(again), err, text(r))
+		}
+	}
+	var exists *repo.ExistsError
+	if _, _, err := w.ReserveTurn(w.Context(), turn(id, "question", "other"), request); !errors.As(err, &exists) || exists.Kind != "turn" {
+		w.Error(err)
 	}
 	w.settleTurn(turn(id, "answer", "a"), again, used(0, 3), budget.Settled{})
 	w.settleTurn(turn(id, "answer", "a"), r, used(0, 3), budget.Settled{Repeated: true})
@@ -93,7 +105,7 @@ func testTurnsAgain(w *world) {
 	w.settleTurn(turn(id, "answer 2", "a"), r, used(0, 3), budget.Settled{Repeated: true})
 	w.messages(id, 4)
 	w.hasUsed(limit, 4)
-	appended, _, err = w.ReserveTurn(w.Context(), existing, request)
+	appended, _, err := w.ReserveTurn(w.Context(), existing, request)
 	if !errors.Is(err, repo.ErrNotFound) || len(appended.Messages) != 1 {
 		w.Errorf("%+v, %v", appended, err)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -244,17 +243,19 @@ func incremented(c repo.StateChange, stored json.RawMessage) (json.RawMessage, e
 			return nil, notIncremented(c, "is not a 64-bit integer")
 		}
 	}
-	if c.By > 0 && n > math.MaxInt64-c.By || c.By < 0 && n < math.MinInt64-c.By {
-		return nil, notIncremented(c, "would no longer be a 64-bit integer")
-	}
 	bound, sum := c.AtMost, n+c.By
 	if c.By < 0 {
 		bound = c.AtLeast
 	}
-	if bound != nil && (c.By > 0 && sum > *bound || c.By < 0 && sum < *bound) {
+	tooFar := c.By > 0 && sum < n || c.By < 0 && sum > n // and so beyond each bound
+	passed := bound != nil && (tooFar || c.By > 0 && sum > *bound || c.By < 0 && sum < *bound)
+	switch {
+	case passed:
 		return nil, &repo.LimitExceededError{
 			Kind: "state", Scope: c.Scope, Name: c.Key, Limit: *bound, Current: n, Requested: c.By,
 		}
+	case tooFar:
+		return nil, notIncremented(c, "would no longer be a 64-bit integer")
 	}
 	return strconv.AppendInt(nil, sum, 10), nil
 }

@@ -20,7 +20,7 @@ func testStateBounds(t *testing.T, r repo.Repositories) {
 	for _, scope := range []repo.Scope{shared(), own(t, r)} {
 		for _, c := range []struct {
 			stored, by, atLeast, atMost int64
-			limit                       any // the bound that is passed; nil: none, true: the sum is no integer of 64 bits
+			limit                       any // the bound that is passed; nil: none
 		}{
 			{0, 5, least, 5, nil},
 			{0, 6, least, 5, int64(5)},
@@ -44,12 +44,14 @@ func testStateBounds(t *testing.T, r repo.Repositories) {
 			{3, -1, 3, 3, int64(3)},
 			// at the ends of the integers
 			{most - 1, 1, least, most, nil},
-			{most, 1, least, most, true},
-			{most, 1, least, 5, true},
+			{most, 1, least, most, int64(most)}, // it is no integer of 64 bits, and so beyond each bound
+			{most, 1, least, 5, int64(5)},
+			{5, most, 0, 9, int64(9)},
+			{-5, least, 0, 9, int64(0)},
 			{most, least, least, most, nil},
 			{most, least, 0, 5, int64(0)},
 			{least, most, 0, 5, nil},
-			{least, -1, 0, most, true},
+			{least, -1, 0, most, int64(0)},
 			{least + 1, -1, least, least, nil},
 		} {
 			name := fmt.Sprintf("%d%+d in %d..%d", c.stored, c.by, c.atLeast, c.atMost)
@@ -61,8 +63,6 @@ func testStateBounds(t *testing.T, r repo.Repositories) {
 				if want += c.by; err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
-			case bool:
-				_, _ = wantError[*repo.RefusedError](t, err, repo.ErrConflict)
 			case int64:
 				wantBudgetExceeded(t, err, beyond(scope, limit, c.stored, c.by))
 			}
