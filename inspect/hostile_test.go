@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore/inspect"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/usage"
 )
 
 // skeleton is a page without its texts: its tags, and the names of their attributes. A value ends with its quote, which the
@@ -30,8 +31,8 @@ func TestSteering(t *testing.T) {
 	}
 }
 
-// FuzzHostile shows a message, its kind, its call and the key and owner of its session that are made to break out: the page has
-// the tags that it has with harmless ones, no character that steers, and as JSON the values themselves.
+// FuzzHostile shows a message, its kind, its call, the key and owner of its session, and a model and labels that are made to break
+// out: the page has the tags that it has with harmless ones, no character that steers, and as JSON the values themselves.
 // Guarantee: Inspector: Whatever messages and names contain is shown as text: no markup, no command to a terminal, no change of direction.
 func FuzzHostile(f *testing.F) {
 	for _, seed := range []string{
@@ -60,8 +61,13 @@ func FuzzHostile(f *testing.F) {
 			must[[]repo.Message](t)(store.Sessions().Append(t.Context(), session.ID, message))
 			stream := must[repo.Stream](t)(store.Streams().Open(t.Context(), repo.NewStream{Key: short, Owner: short, Session: session.ID}))
 			must[int64](t)(store.Streams().Append(t.Context(), stream, []byte(text)))
+			tiny := short[:min(len(short), 100)]
+			for !utf8.ValidString(tiny) {
+				tiny = tiny[:len(tiny)-1]
+			}
+			counted(t, store, usage.Use{Day: "2026-03-31", Model: tiny, Labels: [2]string{tiny, tiny}, Usage: repo.Usage{Cost: 1}})
 			c := newClient(t, store, operator, func(o *inspect.Options) { o.Redact = func(s string) string { return s } })
-			for _, path := range []string{"/sessions/" + session.ID.String(), "/namespaces", "/streams?session=" + session.ID.String()} {
+			for _, path := range []string{"/sessions/" + session.ID.String(), "/namespaces", "/streams?session=" + session.ID.String(), "/usage?to=2026-03-31"} {
 				page := strings.ReplaceAll(c.get(path, http.StatusOK), session.ID.String(), "")
 				for _, r := range page {
 					if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector) && r != '\n' && r != '\t' {
@@ -76,6 +82,9 @@ func FuzzHostile(f *testing.F) {
 			body := c.get("/sessions/"+session.ID.String()+"?format=json", http.StatusOK)
 			if err := json.Unmarshal([]byte(body), &document); err != nil || document.Messages.Items[0].Content != text {
 				t.Fatalf("as JSON it is %q, %v", document.Messages.Items, err)
+			}
+			if f := c.figures("?to=2026-03-31"); f.Days.Items[0].Model != tiny || f.Labels.Items[0].Label1 != tiny || f.Labels.Items[0].Label2 != tiny {
+				t.Fatalf("as JSON it is %+v", f)
 			}
 			if strings.ContainsAny(body, "<>\x1b\u202e\u2066") {
 				t.Error("the JSON has what could be obeyed")

@@ -1,6 +1,6 @@
 // Package inspect serves pages that show what is in a store: sessions and their conversations as they grow, plans and
-// why they wait, approvals, leases, streams, the audit trail, and what slows the database down. It is for the people
-// who run a service.
+// why they wait, approvals, leases, streams, usage, the audit trail, and what slows the database down. It is for the
+// people who run a service.
 //
 // Who may look is for the caller to say (Options.Authorize); there is no default. Each view of contents leaves an entry
 // in the audit trail. The pages need no script, and are built on the contract of package repo alone.
@@ -107,6 +107,7 @@ func routes() map[string]func(*look) *page {
 		"GET /approval":                          (*look).approval,
 		"GET /streams":                           (*look).streams,
 		"GET /stream":                            (*look).stream,
+		"GET /usage":                             (*look).usage,
 		"GET /audit":                             (*look).audit,
 		"GET /audit/{id}":                        (*look).entry,
 		"GET /health":                            (*look).health,

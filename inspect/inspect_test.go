@@ -25,6 +25,7 @@ import (
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
+	"github.com/seed-df90f812/agentstore/usage"
 )
 
 // secret is the beginning of everything that is contents in these tests.
@@ -113,6 +114,7 @@ func filled(t testing.TB, store repo.Store) (session, plan repo.ID) {
 	use := repo.UseAction{Namespace: "shop", SessionID: made.ID, Arguments: []repo.ArgumentValue{{Name: "why", Value: []byte(`"` + secret + `"`)}}}
 	used := must[repo.Plan](t)(store.Plans().Use(ctx, "refund", use))
 	ask(t, store, approval.Ref{SessionID: made.ID, ID: "ask"}, "ada")
+	counted(t, in(store, "shop"), spent(usage.DayOf(time.Now(), nil), "refund/model", "customer", 5))
 	return made.ID, used.ID
 }
 
@@ -196,7 +198,7 @@ func everyPage(session, plan repo.ID) []string {
 		"/plans?session=" + session.String(), "/plans/" + plan.String(), "/leases", "/streams", "/streams?session=" + session.String(), "/stream?key=answer",
 		"/approvals", "/approvals?namespace=shop", "/approval?approval=ask&session=" + session.String(),
 		"/audit", "/audit?session=" + session.String(), "/search?q=" + session.String(), "/search?q=" + plan.String(), "/search?q=web/1&namespace=shop",
-		"/search?q=customer&namespace=shop", "/namespaces", "/health",
+		"/search?q=customer&namespace=shop", "/usage", "/usage?namespace=shop", "/usage?from=2026-03-01&to=2026-03-31", "/namespaces", "/health",
 	}
 }
 
@@ -285,7 +287,7 @@ func TestEveryPage(t *testing.T) {
 	} {
 		c.get(missing, http.StatusNotFound)
 	}
-	for _, invalid := range []string{"/sessions/x", "/plans?session=x", "/sessions/" + session.String() + "?from=x", "/sessions/" + session.String() + "?from=-1", "/sessions?after=x", "/plans?state=x"} {
+	for _, invalid := range []string{"/sessions/x", "/plans?session=x", "/sessions/" + session.String() + "?from=x", "/sessions/" + session.String() + "?from=-1", "/sessions?after=x", "/plans?state=x", "/usage?from=x"} {
 		c.get(invalid, http.StatusBadRequest)
 	}
 }

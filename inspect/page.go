@@ -18,11 +18,12 @@ type page struct {
 	Feed     string // the address of the events that the script adds to the messages
 }
 
-// section is a part of a page: a note, a form, fields, a table, messages or a tree.
+// section is a part of a page: a note, a form, fields, a plot, a table, messages or a tree.
 type section struct {
 	Key, Title, Note, Empty string // Empty is said if there are no rows
 	Form                    *form
 	Fields                  []field
+	Plot                    *plot
 	Columns                 []string
 	Rows                    [][]value
 	Messages                []*message
@@ -127,7 +128,7 @@ func member(name string) string { return strings.ReplaceAll(strings.ToLower(name
 
 // Navigation returns the pages that the viewer may open.
 func (l *look) Navigation() (all []value) {
-	names := []string{"Sessions", "Plans", "Approvals", "Leases", "Streams", "Audit"}
+	names := []string{"Sessions", "Plans", "Approvals", "Leases", "Streams", "Usage", "Audit"}
 	if l.access.AllNamespaces {
 		names = append(names, "Namespaces", "Health")
 	}

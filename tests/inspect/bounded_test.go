@@ -55,7 +55,8 @@ func get(pages http.Handler, path string) int {
 }
 
 // TestBounded: a first page takes as many statements with much in the database as with little, and their rows are bounded.
-// Guarantee: Inspector: A page takes at most 12 statements and 300 rows, however much there is.
+// That of usage reads the counters of its days.
+// Guarantee: Inspector: A page except usage takes at most 12 statements and 300 rows.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	count := new(counter)
@@ -94,7 +95,7 @@ func TestBounded(t *testing.T) {
 		for name, path := range map[string]string{
 			"sessions": "/sessions", "owner": "/sessions?owner=somebody", "conversation": "/sessions/" + session.String(), "middle": "/sessions/" + session.String() + "?from=100",
 			"plans": "/plans", "plan": "/plans/" + plan.String(), "plans of a session": "/plans?session=" + session.String(), "leases": "/leases", "audit": "/audit",
-			"search": "/search?q=somebody", "namespaces": "/namespaces", "health": "/health",
+			"search": "/search?q=somebody", "namespaces": "/namespaces", "usage": "/usage", "health": "/health",
 		} {
 			get(pages, path) // what a process looks up once
 			// The fewest of three: a connection that is made meanwhile has statements of its own.

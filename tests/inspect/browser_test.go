@@ -206,7 +206,7 @@ func TestInBrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{
-		"/sessions?namespace=shop", "/sessions/" + session.ID.String(), "/sessions/" + session.ID.String() + "/state", "/plans", "/leases", "/streams", "/audit", "/namespaces", "/health", "/nothing",
+		"/sessions?namespace=shop", "/sessions/" + session.ID.String(), "/sessions/" + session.ID.String() + "/state", "/plans", "/leases", "/streams", "/audit", "/usage", "/usage?from=2026-03-01&to=2026-03-31", "/namespaces", "/health", "/nothing",
 	} {
 		v.open(base + path)
 		var lacks []string

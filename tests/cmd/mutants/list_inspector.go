@@ -8,6 +8,7 @@ var inspectorMutants = []mutant{
 	{"inspector/actions without their form", in("inspect", "look.act", never("subtle.ConstantTimeCompare")), test("inspect", "TestActions")},
 	{"inspector/actions for whoever may do nothing", in("inspect", "look.asked", never("l.access.Actions")), test("inspect", "TestActions")},
 	{"inspector/a tenant sees everything", in("inspect", "Inspector.ServeHTTP", never("has")), test("inspect", "TestTenant")},
+	{"inspector/usage of one namespace for that of another", in("inspect", "look.usage", never("l.chosen")), test("inspect", "TestUsage")},
 	{"inspector/names that no entry holds", in("inspect", "Inspector.ServeHTTP", never("MaxNameBytes")), test("inspect", "TestDenyByDefault")},
 	{"inspector/a secret that is cut at its beginning", in("inspect", "look.stream", neverAll("cut")), test("inspect", "TestCutSecret")},
 }
