@@ -12,16 +12,8 @@ import (
 // Expire lets requests and unused approvals expire whose time has passed by the database's clock, up to limit (zero:
 // 100), and returns how many. It also removes what deleted sessions have left in lists. Nobody needs it for a decision
 // or a use to be refused: it wakes those plans that are not due by themselves, calls Options.Decided, and shortens
-<<<<<<< HEAD
-// lists. Call it now and then, in any process, and again while it returns limit. What fails, such as Options.Decided,
-// is left, and the others expire; the errors are joined.
-||||||| de3f269
-// lists. Call it now and then, in any process, and again while it returns limit. What fails, such as Options.Decided, is
-// left, and the others expire; the errors are joined.
-=======
 // lists. Call it now and then, in any process, and again while it returns limit. What fails, such as Options.Decided,
 // is left, up to 1,000 of them, and the others expire; the errors are joined.
->>>>>>> att-approval
 func (a *Approvals) Expire(ctx context.Context, limit int) (expired int, err error) {
 	if limit <= 0 {
 		limit = 100

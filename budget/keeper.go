@@ -62,16 +62,8 @@ func (k *Keeper) Reserve(ctx context.Context, request Request) (Reservation, err
 }
 
 // ReserveTurn is Reserve in a turn: both are stored, in one commit, or neither. A turn that was stored already is
-<<<<<<< HEAD
-// answered as it is, with the reservation if it is held; to be recognized in another period it needs
-// repo.Turn.Existing.
-||||||| de3f269
-// answered as it is, with the reservation if it is held; to be recognized in another period, or with other limits, it
-// needs repo.Turn.Existing.
-=======
 // answered as it is, with the reservation, if it is held, as that was stored; to be recognized after its end, or with
 // another request, it needs repo.Turn.Existing.
->>>>>>> att-budget
 //
 // Errors: those of Reserve, and of Sessions.AppendTurn; NotFoundError of the kind "reservation", with the turn, if the
 // turn was stored already and the reservation was settled, was released or has expired.

@@ -8,27 +8,13 @@ var budgetMutants = []mutant{
 	{"budget/a settlement after the reservation has expired", in("budget", "Reservation.closing", neverAll("Expired")), inBudget("Expired")},
 	{"budget/a name that was erased", in("budget", "Reservation.closing", always("Version", "isFirst")), inBudget("Erased")},
 	{"budget/another reservation with the id", in("budget", "Keeper.locate", always("held.At")), inBudget("SameIDAgain")},
-<<<<<<< HEAD
-	{"budget/an expired one of another reservation", in("budget", "Keeper.locate", always("expired")), inBudget("SameIDAgain")},
-||||||| de3f269
-	{"budget/an expired one of another reservation", in("budget", "Keeper.locate", always("expired")), inBudget("Settle")},
-=======
 	{"budget/an expired one of another reservation", in("budget", "Reservation.expiredKey", returns("expiredPrefix + r.ID")), inBudget("SameIDAgain")},
->>>>>>> att-budget
 	{"budget/a reservation that lives", in("budget", "Keeper.outdated", neverAll("UpdatedAt", "Life")), inBudget("Expired")},
 	{"budget/an expiry that is remembered", in("budget", "Keeper.outdated", always("remembered")), inBudget("Forgotten")},
-<<<<<<< HEAD
-	{"budget/a turn that was stored late", in("budget", "Keeper.settle", swap("true", "false", "Expired")), inBudget("LateTurns")},
-	{"budget/another request with the id", in("budget", "Keeper.reserve", never("r.same")), inBudget("Again")},
-||||||| de3f269
-	{"budget/a turn that was stored late", in("budget", "Keeper.settle", dropCase("exists.Kind")), inBudget("LateTurns")},
-	{"budget/another request with the id", in("budget", "Keeper.reserve", never("r.same")), inBudget("Again")},
-=======
 	{"budget/a turn that was stored late", in("budget", "Keeper.settle", neverAll("exists.Kind")), inBudget("LateTurns")},
 	{"budget/another request with the id", in("budget", "Keeper.stored", never("r.same")), inBudget("Again")},
 	{"budget/a turn whose reservation is stored", in("budget", "Keeper.stored", always("turn.Kind")), inBudget("TurnsAgain")},
 	{"budget/a life that ended before a call was begun again", in("budget", "Keeper.stored", dropCase("r.moved")), inBudget("Outlived")},
->>>>>>> att-budget
 	{"budget/the clock of the machine", in("budget", "reading.now", swap("r.at", "here")), test("budget", "TestClockOfMachine")},
 	{"budget/a turn that is not stored with a reservation that was", in("budget", "Keeper.stored", never("inTurn")), inBudget("TurnsAgain")},
 }
