@@ -9,7 +9,8 @@ import (
 
 // Fold moves the counters of the days from one to another into one scope for each day, so that a report reads a
 // quarter of the rows: call it once a day for the days that are over. It changes no sum, and may be repeated, and run
-// in several processes and beside turns that are stored late. A counter that is in use may stay until the next call.
+// in several processes and beside turns that are stored late. A counter that is in use may stay until the next call,
+// with those behind it.
 // Errors: InvalidError; RefusedError for what is not a counter; those of State.
 func Fold(ctx context.Context, state repo.State, from, to Day) error {
 	days, err := daysOf(from, to)
