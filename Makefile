@@ -30,7 +30,7 @@ PROMISES := $(addprefix ./tests/,audit bugreports clock command grants inspect l
 WHOLE := $(addprefix ./tests/,costs faults migrate pgtest timing)
 # These are in make test/all only: frameworks and documents, whose programs are built one by one,
 # several servers, and the tests' own tools.
-REST := $(addprefix ./adapters/,a2a/... adk/... mcp/... tests/...) ./otelagentstore/... ./examples/jobs/... $(addprefix ./tests/,cmd/... copies docs failover imports soak wrongstore)
+REST := $(addprefix ./adapters/,a2a/... adk/... mcp/... tests/...) ./otelagentstore/... ./examples/jobs/... $(addprefix ./tests/,cmd/... copies docs failover imports refund soak wrongstore)
 # Tests in a browser, and of a second or third setting of what one shows: make test/all has them.
 APART := InBrowser|UnderSettings|EachIsolationLevel|ConformanceInTx|ConformanceOfViews
 # Without what only debuggers read, the test binaries are linked in two thirds of the time. make lint vets.
