@@ -50,9 +50,9 @@ func New(store repo.Store, options Options) (*Keeper, error) {
 const attempts = 3
 
 // Reserve reserves the worst case of a call under all of the limits, or under none. Each counts it in the period that
-// it is by the database's clock. The same request again returns the reservation as it is stored, if that is held and its
-// life has not ended; otherwise it is a new one. If a limit refuses it, Reserve gives back what has expired under the
-// limit's name, at most once a second in this process, and tries again.
+// it is by the database's clock. The same request again returns the reservation as it is stored, if that is held and
+// its life has not ended; otherwise it is a new one. If a limit refuses it, Reserve gives back what has expired under
+// the limit's name, at most once a second in this process, and tries again.
 //
 // Errors: InvalidError; ExceededError; ExistsError if another request has the id; those of State.Change. After
 // ErrUnknownOutcome repeat it with the same id.
