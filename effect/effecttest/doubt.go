@@ -69,7 +69,7 @@ type stallingState struct {
 func (s stallingState) Get(ctx context.Context, scope repo.Scope, key string) (repo.StateValue, error) {
 	value, err := s.State.Get(ctx, scope, key)
 	if key == "effect-clock" {
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // short: the time of the call is over
 		s.s.looked.Store(true)
 	}
 	return value, err
@@ -102,7 +102,7 @@ type draggingState struct{ repo.State }
 
 func (s draggingState) Change(ctx context.Context, changes []repo.StateChange, conditions ...repo.ScopeVersion) ([]repo.ScopeVersion, error) {
 	made, err := s.State.Change(ctx, changes, conditions...)
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // short: the time of the call is over
 	return made, err
 }
 
