@@ -20,6 +20,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/browser"
 	"github.com/seed-df90f812/agentstore/tests/command"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
+	"github.com/seed-df90f812/agentstore/usage"
 )
 
 // viewer is a browser of a test.
@@ -339,6 +340,14 @@ func TestTenantInBrowser(t *testing.T) {
 		if _, err := store.Leases().Acquire(t.Context(), repo.NewLease{Key: repo.SessionLease(session.ID), Owner: "holder of " + namespace}); err != nil {
 			t.Fatal(err)
 		}
+		turn := repo.Turn{SessionID: session.ID, ID: "turn"}
+		use := usage.Use{Day: usage.DayOf(time.Now(), nil), Model: "model of " + namespace, Usage: repo.Usage{Cost: 5}}
+		if err := usage.Count(&turn, use); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.In(namespace).Sessions().AppendTurn(t.Context(), turn); err != nil {
+			t.Fatal(err)
+		}
 		ids[namespace], plans[namespace] = session.ID, plan.ID
 	}
 	entries, err := store.Audit().List(t.Context(), repo.AuditFilter{SessionID: ids["theirs"]}, repo.Page{Limit: 1})
@@ -357,12 +366,15 @@ func TestTenantInBrowser(t *testing.T) {
 	v.open(server.URL + "/sessions/" + ids["ours"].String())
 	v.shows("#m0", "ours only")
 	v.shows("#live", "Live")
+	v.open(server.URL + "/usage")
+	v.shows("section.days", "model of ours")
 	id, plan := ids["theirs"].String(), plans["theirs"].String()
 	for _, path := range []string{
 		"/", "/sessions?namespace=theirs", "/sessions?owner=" + url.QueryEscape("owner of theirs"), "/sessions/" + id, "/sessions/" + id + "?namespace=theirs", "/sessions/" + id + "/messages/0",
 		"/sessions/" + id + "/state", "/sessions/" + id + "/events", "/plans?namespace=theirs", "/plans?session=" + id, "/plans?action=theirs/act", "/plans/" + plan,
 		"/leases", "/streams?session=" + id, "/audit", "/audit?session=" + id, "/audit/" + entries.Items[0].ID.String(), "/search?q=" + id, "/search?q=" + plan,
 		"/search?q=" + url.QueryEscape("key of theirs"), "/search?q=" + url.QueryEscape("owner of theirs"), "/act?do=cancel&plan=" + plan, "/act?do=hold&session=" + id, "/namespaces", "/health",
+		"/usage", "/usage?namespace=theirs",
 	} {
 		v.open(server.URL + path)
 		var page string
