@@ -16,7 +16,7 @@ type Turn struct {
 	IfScopes []ScopeVersion // IfScopes are the versions that scopes, changed or not, must have: VersionConflictError
 	Usage    *NewUsage
 	// Action makes a plan for the session, as by Plans.Use, with Use, which has no Key, Existing and ParentID: the turn's
-	// ID is its key. The action must be Reusable. Empty: no plan.
+	// ID does what a key does, and the plan has none. The action must be Reusable. Empty: no plan.
 	Action   string
 	Use      UseAction
 	Open     *NewStream // the stream about the session to open, as by Streams.Open; its Session may be zero
