@@ -5,7 +5,6 @@ var turnMutants = []mutant{
 	{"turns/a session that a group does not lock", query("TurnLockCounters", dropLock("n.hint")), inPostgres("TestNothingChangesBetweenReadAndWrite")},
 	{"turns/a held session is a missing one", query("TurnLockCounters", never("there")), inPostgres("TestHeldSessionStopsNoOtherTurn")},
 	{"turns/usage that a group does not lock", query("TurnLockUsages", dropLock()), inPostgres("TestUpdatedSessionsStopNoOtherUsage")},
-	{"turns/scopes that a transaction does not lock", query("TurnLockScopes", dropLock()), inPostgres("TestTurnsOfSeveralProcesses")},
 	{"turns/a sequence that nobody compares", in("internal/rules", "Turn.Add", never("t.Expected", "rows.Next")), inPool("TurnRaces/WithAppendsAt")},
 	{"turns/an action that changes before the plan is made", query("TurnFindActions", dropLock()), inPostgres("TestActionOfATurnIsLocked")},
 	{"turns/a plan by an older action", in(inWrite, "ledger.checkWork", never("version")), inPool("Turns")},
