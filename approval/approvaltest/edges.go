@@ -45,7 +45,7 @@ func testMadeAgain(t *testing.T, w *world) {
 
 // An error of the caller's is told, also one that looks as if somebody else was first.
 func testHookConflict(t *testing.T, w *world) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // it would go on for ever
 	defer cancel()
 	scope := repo.Scope{SessionID: w.session}
 	_, err := w.store.State().Change(ctx, []repo.StateChange{{Scope: scope, Key: "there", Value: []byte("1")}})

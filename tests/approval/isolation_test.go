@@ -46,7 +46,7 @@ func TestBoundAsk(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // it would go on for ever
 		ref := asked(t, store, approvals)
 		tx, err := store.Pool().BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
 		if err != nil {
