@@ -20,26 +20,13 @@ var (
 	file   = regexp.MustCompile(`[^/]\.(go|md|sql|sh|sum|txt|yaml|mod)$`)
 )
 
-// TestPathsExist checks each relative link, and each path and test in backticks, of
-// the Markdown files at the top and in docs/.
+// TestPathsExist checks each relative link, and each path and test in backticks, of all documents.
 func TestPathsExist(t *testing.T) {
 	t.Parallel()
-	documents, err := filepath.Glob(filepath.Join(root, "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	more, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	names := fileNames(t)
 	checked := 0
-	for _, document := range append(documents, more...) {
-		content, err := os.ReadFile(document)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, path := range missing(filepath.Dir(document), string(content), names, &checked) {
+	for _, document := range documents(t) {
+		for _, path := range missing(filepath.Dir(document), read(t, document), names, &checked) {
 			t.Errorf("%s names %s, which does not exist", document, path)
 		}
 	}
