@@ -13,18 +13,30 @@ import (
 	"testing"
 )
 
-// TestAgents checks that AGENTS.md has what it says. TestNamesExist checks its names, TestShort counts its words.
+// TestAgents checks that AGENTS.md and the glossary have as much as they say. TestNamesExist checks their names, TestShort counts words.
 func TestAgents(t *testing.T) {
 	t.Parallel()
-	text := read(t, filepath.Join(root, "AGENTS.md"))
-	_, text, _ = strings.Cut(text, "\n## Twelve concepts\n")
-	concepts, text, _ := strings.Cut(text, "\n## Ten calls\n")
-	calls, _, _ := strings.Cut(text, "\n## ")
-	if got := strings.Count(concepts, "\n- **"); got != 12 {
+	concepts := read(t, filepath.Join(root, "docs/glossary.md"))
+	calls, rules, _ := strings.Cut(read(t, filepath.Join(root, "AGENTS.md")), "\n## Ten rules\n")
+	if got := strings.Count(concepts, "\n- **"); got != 12 || !strings.HasPrefix(concepts, "# Twelve ") {
 		t.Errorf("%d concepts", got)
 	}
 	if got := len(regexp.MustCompile(`(?m)^\d+\. `).FindAllString(calls, -1)); got != 10 {
 		t.Errorf("%d calls", got)
+	}
+	if got := strings.Count(rules, "\n- **"); got != 10 {
+		t.Errorf("%d rules", got)
+	}
+}
+
+// TestIndex checks that docs/index.md leads to each page.
+func TestIndex(t *testing.T) {
+	t.Parallel()
+	index := read(t, filepath.Join(root, "docs/index.md"))
+	for _, path := range documents(t) {
+		if name := filepath.Base(path); filepath.Base(filepath.Dir(path)) == "docs" && name != "index.md" && !strings.Contains(index, "]("+name) {
+			t.Errorf("docs/index.md does not lead to %s", name)
+		}
 	}
 }
 
