@@ -1,6 +1,11 @@
 //go:build citus
 
 // Package citus tests the store on three nodes of Citus: make test/citus.
+//
+// Citus refuses a VOLATILE function in an UPDATE, a STABLE one with columns there, and a table in a subselect of
+// INSERT … SELECT: use a materialized CTE. It crashes where SET takes a bare array[…]. It hands a statement to the node
+// only if the statement reads a table, and changes rows only at the top; an INSERT … SELECT … ON CONFLICT must also
+// leave out the clock.
 package citus
 
 import (
