@@ -333,28 +333,6 @@ func TestRecipeTenants(t *testing.T) {
 	}
 }
 
-// counted adds what a turn has used to the counters of its tenant: with the turn, so once.
-func counted(turn repo.Turn, tenant string, now time.Time, tokens int64) repo.Turn {
-	month := repo.Scope{Name: repo.JoinKey("usage", tenant, now.UTC().Format("2006-01"))}
-	turn.State = append(turn.State, repo.StateChange{Scope: month, Key: "tokens", Op: repo.StateIncrement, By: tokens})
-	return turn
-}
-
-func TestRecipeUsage(t *testing.T) {
-	t.Parallel()
-	store := inMemory(t)
-	now := time.Date(2026, 3, 31, 23, 0, 0, 0, time.UTC)
-	for _, turn := range []repo.Turn{question("a", "1"), question("b", "1"), question("a", "1")} {
-		if _, err := store.Sessions().AppendTurn(t.Context(), counted(turn, "acme", now, 20)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	tokens, err := store.State().Get(t.Context(), repo.Scope{Name: "usage/acme/2026-03"}, "tokens")
-	if err != nil || string(tokens.Value) != "40" {
-		t.Errorf("%s, %v", tokens.Value, err)
-	}
-}
-
 // postListed adds a question, and says so in the user's list, which is a session, too.
 func postListed(ctx context.Context, store repo.Store, question repo.Turn) error {
 	list := repo.NewSession{Namespace: "lists", Key: question.Create.Owner, Owner: question.Create.Owner}
