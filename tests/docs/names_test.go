@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,8 +23,7 @@ var packages = []string{
 var (
 	// chain is a name behind a package, a type, or a method that returns an aggregate: `repo.Work`, `Turn.ID`, `Sessions().Find`.
 	chain = regexp.MustCompile("`([A-Za-z0-9]+(?:\\(\\))?(?:\\.[A-Z][A-Za-z]*)+)(?:\\(.*?\\))?`")
-	// methods is a table of calls: its first column has methods of the repositories.
-	methods  = regexp.MustCompile("(?m)^\\| (?:call|write) \\|.*\n\\|---.*\n((?:\\|.*\n)+)")
+	// firstOf is the first cell of a row, and inTicks a name without a package in it. Where one is a method, all are.
 	firstOf  = regexp.MustCompile(`(?m)^\|([^|]*)\|`)
 	inTicks  = regexp.MustCompile("`([A-Z]\\w*)`")
 	commands = regexp.MustCompile("`agentstore [^`]*`|(?m)^agentstore .*$")
@@ -106,11 +106,20 @@ func goneNames(known map[string]bool, text string, checked *int) []string {
 			check(name, first+"."+second, first+" embeds")
 		}
 	}
-	for _, table := range methods.FindAllStringSubmatch(text, -1) {
-		for _, cell := range firstOf.FindAllStringSubmatch(table[1], -1) {
-			for _, name := range inTicks.FindAllStringSubmatch(cell[1], -1) {
-				n := name[1]
-				check(n, "Sessions."+n, "State."+n, "Streams."+n, "Plans."+n, "Leases."+n, "Actions."+n)
+	for _, cell := range firstOf.FindAllStringSubmatch(text, -1) {
+		names := inTicks.FindAllStringSubmatch(cell[1], -1)
+		places := func(name string) (of []string) {
+			for _, repository := range []string{"Sessions", "State", "Streams", "Plans", "Leases", "Actions"} {
+				of = append(of, repository+"."+name)
+			}
+			return of
+		}
+		isMethod := func(name []string) bool {
+			return slices.ContainsFunc(places(name[1]), func(place string) bool { return known[place] })
+		}
+		for _, name := range names {
+			if slices.ContainsFunc(names, isMethod) {
+				check(name[1], places(name[1])...)
 			}
 		}
 	}
