@@ -20,7 +20,7 @@ func TestExcerpts(t *testing.T) {
 		"approvals.md": {[]string{"approval/example_test.go"}, 2},
 		"inspect.md":   {[]string{"inspect/example_test.go"}, 1},
 		"live.md":      {[]string{"example_stream_test.go", "live/example_test.go"}, 3},
-		"recipes.md":   {[]string{"example_recipes_test.go"}, 8},
+		"recipes.md":   {[]string{"example_recipes_test.go"}, 7},
 		"refund.md":    {[]string{"examples/refund/refund.go"}, 4},
 		"usage.md":     {[]string{"usage/usage_test.go"}, 2},
 		"tutorial.md":  {[]string{"examples/chat/main.go"}, 8},
