@@ -448,7 +448,7 @@ func TestForgeries(t *testing.T) {
 
 func found(kinds string) string {
 	if kinds == "" {
-		return "**not found**"
+		return "**missed**"
 	}
 	first, _, _ := strings.Cut(kinds, "|")
 	return first
