@@ -73,7 +73,7 @@ CREATE INDEX sessions_namespace_actor_created_at_idx ON sessions (namespace, act
 CREATE INDEX sessions_namespace_owner_created_at_idx ON sessions (namespace, owner, created_at, id)
     WHERE owner IS NOT NULL;
 
--- The ids of sessions that callers chose, and those of deleted sessions: an id is given once.
+-- An id that a caller chose, or a deleted session had: an id is given once.
 -- A creation with an id of its caller's inserts it, and so does each deletion, so that this key decides, at every
 -- isolation level. A session never changes its namespace, also if it is restored: namespace_hash is its
 -- hashtextextended (null: not known), since the name may be a person's.
@@ -142,7 +142,7 @@ BEGIN
 END
 $$;
 
--- A message of a session, under its sequence; it never changes.
+-- A message of a session, under its sequence; it stays as it was written.
 -- A message has no foreign key: it is inserted by whoever writes its session's counter row, and goes with that row
 -- (session_counters_delete). The key would look the row up for each message by the index, through all versions that
 -- an open snapshot keeps. kind says what a message is beyond its role, such as a tool call. call_id joins a call and
@@ -273,7 +273,7 @@ BEGIN
 END
 $$;
 
--- A usage that was added to a session, under its id, so that adding it again adds nothing.
+-- A usage that was added to a session, under its id, so that it is added once.
 -- Rows are written once and go with their session, as messages do.
 CREATE TABLE session_usages (
     session_id    uuid        NOT NULL,
@@ -286,7 +286,7 @@ CREATE TABLE session_usages (
     CONSTRAINT session_usages_amounts_check CHECK (input_tokens >= 0 AND output_tokens >= 0 AND cost_nanos >= 0)
 );
 
--- A turn under its caller's id, so that making it again changes nothing.
+-- A turn under its caller's id, so that it is made once.
 -- The id is any text. digest is of what the turn contains. One without messages locks the counter row, and leaves it
 -- as it is. So a deletion whose snapshot is older is not refused for the row, nor sees the turn: it leaves a row in
 -- session_remains. plan_id is the plan that it has made, which may be gone.

@@ -137,7 +137,7 @@ CREATE TABLE audit_quarantine (
     CONSTRAINT audit_quarantine_pkey PRIMARY KEY (id, digest)
 );
 
--- A legal hold: what it names is not pruned.
+-- A legal hold on the entries of a session or a plan.
 CREATE TABLE audit_holds (
     subject    uuid        NOT NULL,
     kind       text        NOT NULL,

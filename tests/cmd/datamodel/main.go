@@ -141,10 +141,10 @@ const introduction = `<!-- Written by make generate, from the migrations. -->
 
 # The data model
 
-The tables, for queries and replication. Write through the library alone: its transactions, not the tables, keep the [guarantees](guarantees.md).
+The tables, for queries and replication. Write through the library alone, whose transactions keep the [guarantees](guarantees.md).
 
 - Read with the role ` + "`agentstore_reader`" + ` ([roles](operations.md#roles)). The files of [schema/migrations](../schema/migrations) explain each column.
 - A released column keeps its name, type and meaning; later versions add columns and tables.
-- A solid line is a foreign key. A dotted line is an id without one: the row there may be deleted.
+- A solid line is a foreign key. A dotted line is an id whose row may be deleted.
 - [schema/personal.txt](../schema/personal.txt) names the columns that can have a person's data.
 `
