@@ -119,9 +119,10 @@ soak: ## Check in ten minutes of mixed load that memory, goroutines and connecti
 	$(DISPOSABLE) -durable -server '$(SERVER)' env AGENTSTORE_TEST_FULL=1 go test -timeout 20m -v -count 1 ./tests/soak
 
 .PHONY: generate
-generate: $(SQLC) ## Generate db/, docs/guarantees.md, and what tells an observer
+generate: $(SQLC) ## Generate db/, docs/guarantees.md, docs/data-model.md, and what tells an observer
 	$(SQLC) generate
 	go run ./tests/cmd/guarantees
+	go run ./tests/cmd/datamodel
 	go run ./tests/cmd/observed
 
 .PHONY: verify
@@ -130,7 +131,7 @@ verify: verify/generate verify/queries verify/modules ## Run all verify targets 
 .PHONY: verify/generate
 verify/generate: $(SQLC) ## Check that what is generated is current
 	$(SQLC) diff
-	go test -run '^TestCurrent$$' ./tests/cmd/guarantees ./tests/cmd/observed
+	go test -run '^TestCurrent$$' ./tests/cmd/datamodel ./tests/cmd/guarantees ./tests/cmd/observed
 
 .PHONY: verify/queries
 verify/queries: $(SQLC) ## Prepare each query on a migrated database

@@ -52,7 +52,7 @@ func decide(ctx context.Context, approvals *approval.Approvals, user string) err
 	}
 	_, err = approvals.Decide(ctx, user, answers...)
 	if late, is := errors.AsType[*approval.StatusError](err); is {
-		fmt.Println("somebody was first:", late.Status, late.By)
+		fmt.Println("decided already:", late.Status, late.By)
 	}
 	return err
 }
@@ -73,7 +73,7 @@ func Example() {
 	work := func(ctx context.Context, claimed repo.ClaimedPlan) error {
 		err := pay(ctx, store, approvals, claimed)
 		if now := must(store.Plans().Get(context.WithoutCancel(ctx), plan.ID)); now.State == repo.PlanQueued {
-			go func() { // somebody, in another process, later
+			go func() { // in another process, later
 				if err := decide(context.Background(), approvals, "bob"); err != nil {
 					log.Print(err)
 				}

@@ -44,7 +44,7 @@ var actions = map[string]action{
 	},
 	"retry": {"Queue this plan again?", "Queue it again", "text", "plan version", transition(repo.TransitionResume)},
 	"release": {
-		"Release this lease? Whoever holds it is told that it is lost.", "Release the lease", "text", "kind name fence",
+		"Release this lease? Its holder is told that it is lost.", "Release the lease", "text", "kind name fence",
 		func(ctx context.Context, tx repo.Repositories, on target) error {
 			return tx.Leases().Release(ctx, repo.Lease{Key: on.lease, Fence: on.fence})
 		},

@@ -345,7 +345,7 @@ func (i *Inspector) failed(ctx context.Context, err error) (int, *page) {
 	case is:
 		status, text = answer.Status, answer.Public
 	case errors.Is(err, repo.ErrNotFound):
-		status, text = http.StatusNotFound, "There is nothing here, or it is not yours to see."
+		status, text = http.StatusNotFound, "There is nothing here, or it is hidden from you."
 	case errors.Is(err, repo.ErrInvalid):
 		status, text = http.StatusBadRequest, err.Error()
 	case errors.Is(err, repo.ErrConflict), errors.Is(err, repo.ErrLimit):

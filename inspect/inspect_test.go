@@ -203,7 +203,7 @@ func everyPage(session, plan repo.ID) []string {
 }
 
 // TestDenyByDefault: without Authorize there is no handler, and what it does not allow nobody gets.
-// Guarantee: Inspector: Without an Authorize that says so, nobody sees a page.
+// Guarantee: Inspector: A page is shown only if Authorize admits the viewer.
 func TestDenyByDefault(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)

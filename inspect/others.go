@@ -33,7 +33,7 @@ func (l *look) leases() *page {
 	filter := repo.LeaseFilter{Kind: l.r.FormValue("kind"), Owner: l.r.FormValue("owner"), Name: l.r.FormValue("name")}
 	list := ok(l.in(l.namespace).Leases().List(l.ctx, filter, l.page()))
 	s := l.table(section{
-		Key: "leases", Next: l.next(list.Next), Empty: "There are no such leases.", Form: l.filter("kind", "name", "owner"),
+		Key: "leases", Next: l.next(list.Next), Empty: "No lease matches.", Form: l.filter("kind", "name", "owner"),
 	}, list.Items, false, "Key.Kind Key.Name Owner Fence AcquiredAt ExpiresAt Expired")
 	for i, lease := range list.Items {
 		if id, err := repo.ParseID(lease.Key.Name); err == nil && (lease.Key.Kind == repo.LeaseOfSession ||
@@ -67,7 +67,7 @@ func (l *look) streams() *page {
 	session := ok(l.store.Sessions().Get(l.ctx, id))
 	list := ok(l.in(session.Namespace).Streams().List(l.ctx, id, l.page()))
 	s := l.table(section{
-		Key: "streams", Next: l.next(list.Next), Empty: "It has no streams that have not expired.",
+		Key: "streams", Next: l.next(list.Next), Empty: "It has no streams, or all have expired.",
 	}, list.Items, false, "Key Status Next Owner Fence OpenedAt ExpiresAt")
 	s.Columns[2] = "Parts"
 	for i, stream := range list.Items {
@@ -129,7 +129,7 @@ func (l *look) audit() *page {
 	}
 	list := ok(l.store.Audit().List(l.ctx, filter, l.page()))
 	p.Sections = append(p.Sections, l.table(section{
-		Key: "entries", Title: "Entries", Next: l.next(list.Next), Empty: "There are no such entries.",
+		Key: "entries", Title: "Entries", Next: l.next(list.Next), Empty: "No entry matches.",
 		Form: l.filter("type", "user", "actor"),
 	}, list.Items, false, "OccurredAt Type ID Namespace Actor User SessionID PlanID"))
 	return p

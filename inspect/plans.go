@@ -37,7 +37,7 @@ func (l *look) plans() *page {
 	list := ok(l.store.Plans().List(l.ctx, filter, l.page()))
 	s := l.table(section{
 		Key: "plans", Title: words(cmp.Or(string(filter.State), "newest")), Next: l.next(list.Next),
-		Empty: "There are no such plans.", Form: l.filter("action", "state"),
+		Empty: "No plan matches.", Form: l.filter("action", "state"),
 	}, list.Items, false, "ID Action Stage.Phase Stage.State Attempt NotBefore SessionID UpdatedAt")
 	for i, plan := range list.Items {
 		s.Rows[i][0] = l.addressed("/plans/", plan.ID, plan.Name)
@@ -134,7 +134,7 @@ func (l *look) why(plan repo.Plan, leases []repo.Lease) string {
 		return "The lease of its worker expired at " + utc(leases[0].ExpiresAt) +
 			": the next claim takes it, as another attempt."
 	case plan.State == repo.PlanProcessing:
-		return "It was started without a claim: whoever has started it ends it."
+		return "It was started without a claim: the process that started it ends it."
 	case plan.State != repo.PlanQueued:
 		return ""
 	case plan.NotBefore.After(time.Now()):

@@ -222,7 +222,7 @@ func (l *look) state() *page {
 	session := ok(l.store.Sessions().Get(l.ctx, id))
 	list := ok(l.store.State().List(l.ctx, repo.Scope{SessionID: id}, l.r.FormValue("prefix"), l.page()))
 	s := l.table(section{
-		Key: "state", Title: "State", Next: l.next(list.Next), Form: l.filter("prefix"), Empty: "It has no such keys.",
+		Key: "state", Title: "State", Next: l.next(list.Next), Form: l.filter("prefix"), Empty: "No key matches.",
 		Note: fmt.Sprintf("Version %d", list.Version),
 	}, list.Values, l.contents(session.Namespace, id, repo.ID{}), "Key Version UpdatedAt *Value")
 	return &page{Title: title(session), Current: "Sessions", Above: l.tabs(id), Sections: []section{s}}

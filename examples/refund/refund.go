@@ -106,7 +106,7 @@ func (s *service) end(ctx context.Context, c call, text string, result json.RawM
 	return err
 }
 
-// refuse uses the approval up for the refusal: so no other worker pays, and nobody does next month.
+// refuse uses the approval up for the refusal, so that no worker pays, now or next month.
 func (s *service) refuse(ctx context.Context, c call, text string) error {
 	return s.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
 		if err := s.approvals.Use(ctx, tx, c.ref, c.act); err != nil {

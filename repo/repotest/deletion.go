@@ -35,7 +35,7 @@ func deletionRaces() []test {
 	}
 }
 
-// Guarantee: Deletion: A session that was changed or appended to meanwhile stays.
+// Guarantee: Deletion: A conditional deletion keeps a session that has changed.
 func testDeleteIf(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	stored := appendTo(t, s, id, user("x"))

@@ -470,7 +470,7 @@ func testFollowCloseInBody(t *testing.T, store repo.Store) {
 
 // Writers append in all ways, while followers come and go: each resumes where it
 // stopped. No follower misses a message, gets one twice, or out of order.
-// Guarantee: Following: A follower gets each message once and in order, whoever writes.
+// Guarantee: Following: A follower gets each message once and in order, from every writer.
 func testFollowRace(t *testing.T, store repo.Store) {
 	const sessions, writers, rounds, followers = 3, 6, 20, 18
 	const total = writers * rounds * 5

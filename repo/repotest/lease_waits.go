@@ -156,7 +156,7 @@ func testLeaseSlotsHeld(t *testing.T, store repo.Store) {
 }
 
 // Whoever waits for the end of a lease learns of it, however it ends.
-// Guarantee: Leases: The context of `HoldLease` ends soon after somebody else has ended the lease.
+// Guarantee: Leases: The context of `HoldLease` ends soon after another process ended the lease.
 func testLeaseAwait(t *testing.T, store repo.Store) {
 	q := newQueue(t, store)
 	transition := func(ctx context.Context, r repo.Repositories, id repo.ID, transition repo.Transition) error {

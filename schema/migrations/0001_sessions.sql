@@ -38,9 +38,10 @@ BEGIN
 END
 $$;
 
--- A conversation session. Everything here changes rarely or never; what every append changes is in session_counters.
--- key is the caller's own name of the session, unique in its namespace. owner is the user whose session it is. version
--- counts the updates. The free space left in each page (fillfactor) keeps updates of the usage heap-only.
+-- A conversation: its key, owner, metadata and usage.
+-- Everything here changes rarely or never; what every append changes is in session_counters. key is the caller's own
+-- name of the session, unique in its namespace. owner is the user whose session it is. version counts the updates.
+-- The free space left in each page (fillfactor) keeps updates of the usage heap-only.
 CREATE TABLE sessions (
     id                 uuid        NOT NULL,
     namespace          text        NOT NULL DEFAULT 'local',
@@ -72,21 +73,21 @@ CREATE INDEX sessions_namespace_actor_created_at_idx ON sessions (namespace, act
 CREATE INDEX sessions_namespace_owner_created_at_idx ON sessions (namespace, owner, created_at, id)
     WHERE owner IS NOT NULL;
 
--- The ids that callers chose, and those of sessions that were deleted: an id is never given twice. A creation with an
--- id of its caller's inserts it, and so does each deletion, so that this key decides, at every isolation level. A
--- session never changes its namespace, also if it is restored: namespace_hash is its hashtextextended (null: not
--- known), since the name may be a person's.
+-- An id that a caller chose, or a deleted session had: an id is given once.
+-- A creation with an id of its caller's inserts it, and so does each deletion, so that this key decides, at every
+-- isolation level. A session never changes its namespace, also if it is restored: namespace_hash is its
+-- hashtextextended (null: not known), since the name may be a person's.
 CREATE TABLE session_ids (
     id             uuid NOT NULL,
     namespace_hash bigint,
     CONSTRAINT session_ids_pkey PRIMARY KEY (id)
 );
 
--- The counter row: the one row that an append locks. It is narrow, and half of each page is left free, so that an
--- update is heap-only and the dead versions are pruned in place. fence is the largest fence that was given for a lease
--- of the session: a write under another one is refused. fenced_only: writes without a fence are refused, too. follows
--- is the sequence that the next message follows, if that is not the one before (-1: none): the session was rewound, and
--- nothing was added since.
+-- The counter row of a session: its next sequence and its fence; each append locks it.
+-- The row is narrow, and half of each page is left free, so that an update is heap-only and the dead versions are
+-- pruned in place. fence is the largest fence that was given for a lease of the session: a write under another one
+-- is refused. fenced_only: writes without a fence are refused, too. follows is the sequence that the next message
+-- follows, if that is not the one before (-1: none): the session was rewound, and nothing was added since.
 CREATE TABLE session_counters (
     session_id    uuid        NOT NULL,
     next_sequence bigint      NOT NULL DEFAULT 0,
@@ -141,12 +142,13 @@ BEGIN
 END
 $$;
 
+-- A message of a session, under its sequence; it stays as it was written.
 -- A message has no foreign key: it is inserted by whoever writes its session's counter row, and goes with that row
--- (session_counters_delete). The key would look the row up for each message by the index, through all versions that an
--- open snapshot keeps. kind says what a message is beyond its role, such as a tool call. call_id joins a call and its
--- result. bytes is the size of what may be large. Who reads decides by it how much: the size of json that is stored out
--- of line is known only to those who read it. follows is the sequence that a message follows, if that is not the one
--- before (-1: none). tokens is how many it was counted to have, by counter.
+-- (session_counters_delete). The key would look the row up for each message by the index, through all versions that
+-- an open snapshot keeps. kind says what a message is beyond its role, such as a tool call. call_id joins a call and
+-- its result. bytes is the size of what may be large. Who reads decides by it how much: the size of json that is
+-- stored out of line is known only to those who read it. follows is the sequence that a message follows, if that is
+-- not the one before (-1: none). tokens is how many it was counted to have, by counter.
 CREATE TABLE messages (
     session_id  uuid        NOT NULL,
     sequence    bigint      NOT NULL,
@@ -179,12 +181,13 @@ CREATE INDEX messages_session_id_branch_idx ON messages (session_id, sequence) I
 CREATE INDEX messages_session_id_instruction_idx ON messages (session_id, sequence)
     WHERE role IN ('system', 'developer') OR kind = 'summary';
 
--- Sessions that have branches, or are forks. A session that was never rewound has no row. A fork's messages begin at
--- base: those with a lower sequence are the parent's, or its parent's, and so on. If the parent is deleted, what its
--- forks need of it stays in messages, and it has a row here, so that nobody takes these for those of a session. needs
--- is the last of the parent's messages that a fork needs: the one before base while the fork exists, and afterwards
--- what its own forks need. depth is the number of its ancestors. importer is the fork with whose import these messages
--- came, which then are of no session that ever was.
+-- A fork, or a session that was rewound: where its own messages begin.
+-- A session that was never rewound has no row. A fork's messages begin at base: those with a lower sequence are the
+-- parent's, or its parent's, and so on. If the parent is deleted, what its forks need of it stays in messages, and
+-- it has a row here, so that nobody takes these for those of a session. needs is the last of the parent's messages
+-- that a fork needs: the one before base while the fork exists, and afterwards what its own forks need. depth is the
+-- number of its ancestors. importer is the fork with whose import these messages came, which then are of no session
+-- that ever was.
 CREATE TABLE session_branches (
     session_id uuid    NOT NULL,
     parent_id  uuid,
@@ -270,8 +273,8 @@ BEGIN
 END
 $$;
 
--- What was added to a session's usage, each under its id, so that adding it again adds nothing. Rows are written once
--- and go with their session, as messages do.
+-- A usage that was added to a session, under its id, so that it is added once.
+-- Rows are written once and go with their session, as messages do.
 CREATE TABLE session_usages (
     session_id    uuid        NOT NULL,
     id            uuid        NOT NULL,
@@ -283,10 +286,10 @@ CREATE TABLE session_usages (
     CONSTRAINT session_usages_amounts_check CHECK (input_tokens >= 0 AND output_tokens >= 0 AND cost_nanos >= 0)
 );
 
--- A turn that was given an id by its caller, any text, so that making it again changes nothing. digest is of what the
--- turn contains. One without messages locks the counter row, and leaves it as it is. So a deletion whose snapshot is
--- older is not refused for the row, nor sees the turn: it leaves a row in session_remains. plan_id is the plan that it
--- has made, which may be gone.
+-- A turn under its caller's id, so that it is made once.
+-- The id is any text. digest is of what the turn contains. One without messages locks the counter row, and leaves it
+-- as it is. So a deletion whose snapshot is older is not refused for the row, nor sees the turn: it leaves a row in
+-- session_remains. plan_id is the plan that it has made, which may be gone.
 CREATE TABLE session_turns (
     session_id     uuid        NOT NULL,
     id             text        COLLATE "C" NOT NULL,
@@ -304,10 +307,10 @@ CREATE TABLE session_turns (
 -- What is older than promised.
 CREATE INDEX session_turns_created_at_idx ON session_turns (created_at);
 
--- Listing by last activity. active_at is when the session was created, or the time of its first append in the last
--- minute in which it had one: an index on the exact time would have to be written by every append. An index covers
--- active_at, so an update leaves a dead entry in each index, over which a list has to step. These settings bound their
--- number.
+-- The minute of a session's last append, for lists by last activity.
+-- active_at is when the session was created, or the time of its first append in the last minute in which it had one:
+-- an index on the exact time would have to be written by every append. An index covers active_at, so an update
+-- leaves a dead entry in each index, over which a list has to step. These settings bound their number.
 CREATE TABLE session_activity (
     session_id uuid        NOT NULL,
     namespace  text        NOT NULL,
@@ -422,10 +425,10 @@ BEGIN
 END
 $$;
 
--- What is left of sessions that were deleted, and is still to be removed: a deletion removes few rows itself, so that
--- it is short. next_sequence is how far the removal has come. Whoever sets batch, on a row that it has locked, has up
--- to so many rows removed, and finds in removed how many there were; a trigger does that, with the owner's rights. The
--- row goes when nothing is left.
+-- What remains to be removed of a deleted session.
+-- A deletion removes few rows itself, so that it is short. next_sequence is how far the removal has come. Whoever
+-- sets batch, on a row that it has locked, has up to so many rows removed, and finds in removed how many there were;
+-- a trigger does that, with the owner's rights. The row goes when nothing is left.
 CREATE TABLE session_remains (
     session_id    uuid   NOT NULL,
     next_sequence bigint DEFAULT 0,
@@ -526,8 +529,9 @@ BEGIN
 END
 $$;
 
--- Legal holds: what one names is not deleted. Of a session ('' as namespace and owner), of an owner's sessions and
--- plans in a namespace, or of the whole namespace. The row without any of these is the one that every deletion locks,
+-- A legal hold on a session, an owner's sessions and plans, or a namespace.
+-- What a hold names is not deleted. It is of a session ('' as namespace and owner), of an owner's sessions and plans
+-- in a namespace, or of the whole namespace. The row without any of these is the one that every deletion locks,
 -- shared, and that every new hold changes: so a hold finds a session gone, or its deletion finds the hold.
 CREATE TABLE session_holds (
     namespace  text        COLLATE "C" NOT NULL,

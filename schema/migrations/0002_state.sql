@@ -20,9 +20,9 @@ BEGIN
 END
 $$;
 
--- A scope of state: a session's own, or a shared one with a name, unique in its namespace. Every change locks this row
--- and advances version, so that the order of versions is the order of commits. Half of each page is left free, so that
--- an update is heap-only.
+-- A scope of state: a session's own, or a shared one with a name.
+-- The name of a shared scope is unique in its namespace. Every change locks this row and advances version, so that
+-- the order of versions is the order of commits. Half of each page is left free, so that an update is heap-only.
 CREATE TABLE state_scopes (
     id         uuid        NOT NULL,
     session_id uuid,
@@ -57,8 +57,9 @@ BEGIN
 END
 $$;
 
--- A key's version is the scope's at the key's last change. Keys are ordered by their bytes, so that those with a prefix
--- are together in every database.
+-- A key of a scope, with its JSON value and version.
+-- A key's version is the scope's at the key's last change. Keys are ordered by their bytes, so that those with a
+-- prefix are together in every database.
 CREATE TABLE state_values (
     scope_id   uuid        NOT NULL,
     key        text        COLLATE "C" NOT NULL,

@@ -18,11 +18,12 @@ BEGIN
 END
 $$;
 
--- A lease is held by its owner until it expires, by this server's clock, or is released. A release frees the row: it
--- has no owner then, has expired for ever, and acquired_at is when it was freed. It stays for a day, because fence is
--- the counter of the key. The name of a session or a plan is its id as uuid's text. A renewal changes expires_at alone,
--- which no index has, so that it is heap-only, as long as the page has room; a lease that is taken and released leaves
--- dead rows behind, which these settings bound.
+-- A lease and its owner, until it expires or is released; it counts the fences of its key.
+-- A lease expires by this server's clock. A release frees the row: it has no owner then, has expired for ever, and
+-- acquired_at is when it was freed. It stays for a day, because fence is the counter of the key. The name of a
+-- session or a plan is its id as uuid's text. A renewal changes expires_at alone, which no index has, so that it is
+-- heap-only, as long as the page has room; a lease that is taken and released leaves dead rows behind, which these
+-- settings bound.
 CREATE TABLE leases (
     namespace   text        COLLATE "C" NOT NULL DEFAULT 'local',
     kind        text        COLLATE "C" NOT NULL,

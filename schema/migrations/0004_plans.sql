@@ -72,9 +72,10 @@ BEGIN
 END
 $$;
 
--- An action is a template that plans are made from. Its name is its identity. server and namespace repeat parts of the
--- name, because lists go by them. Its arguments are arrays, in which '' stands for no default, and NaN for no bound.
--- phases has a bit for each phase: 1 for strategize, 2 for execute, 4 for apply.
+-- A template that plans are made from.
+-- An action's name is its identity. server and namespace repeat parts of the name, because lists go by them. Its
+-- arguments are arrays, in which '' stands for no default, and NaN for no bound. phases has a bit for each phase: 1
+-- for strategize, 2 for execute, 4 for apply.
 CREATE TABLE actions (
     name               text        NOT NULL COLLATE "C",
     server             text        NOT NULL DEFAULT '',
@@ -201,11 +202,11 @@ BEGIN
 END
 $$;
 
--- A plan is one use of an action. Its phase and state change together, by conditional updates on both and the version.
--- session_id is the session that it was made for, which may be deleted by now: no other session ever has its id. key is
--- the use's idempotency key, unique in that session, or in the namespace if there is none. not_before is since when it
--- may be claimed, and deadline until when, while it is queued. trace is the caller's, for work that goes on hours
--- later.
+-- A use of an action: one piece of work, with its phase and state.
+-- A plan's phase and state change together, by conditional updates on both and the version. session_id is the
+-- session that it was made for, which may be deleted by now: no other session ever has its id. key is the use's
+-- idempotency key, unique in that session, or in the namespace if there is none. not_before is since when it may be
+-- claimed, and deadline until when, while it is queued. trace is the caller's, for work that goes on hours later.
 CREATE TABLE plans (
     id                        uuid        NOT NULL,
     name                      text,
@@ -274,7 +275,8 @@ CREATE INDEX plans_action_name_phase_state_id_idx ON plans (action_name, phase, 
 CREATE UNIQUE INDEX plans_session_id_key_key ON plans (session_id, key) WHERE session_id IS NOT NULL;
 CREATE UNIQUE INDEX plans_namespace_key_key ON plans (namespace, key) WHERE session_id IS NULL AND key IS NOT NULL;
 
--- Listing: a project's plans, newest first. The links themselves are in plans, with which these rows are written once.
+-- The projects of a plan, for lists by project.
+-- The links themselves are in plans, with which these rows are written once.
 CREATE TABLE plan_projects (
     project text NOT NULL,
     plan_id uuid NOT NULL,
@@ -327,7 +329,7 @@ BEGIN
 END
 $$;
 
--- One row for each version of a plan: how it came to it.
+-- A version of a plan: the transition that led to it, its time and its actor.
 CREATE TABLE plan_history (
     plan_id    uuid        NOT NULL,
     version    bigint      NOT NULL,
@@ -347,7 +349,8 @@ CREATE TABLE plan_history (
 -- What somebody did, who is to be forgotten.
 CREATE INDEX plan_history_actor_plan_id_idx ON plan_history (actor, plan_id) WHERE actor IS NOT NULL;
 
--- Which plans a session is linked to. The link goes with the session; the plan stays.
+-- A link of a session to a plan.
+-- The link goes with the session; the plan stays.
 CREATE TABLE session_plans (
     session_id uuid NOT NULL,
     plan_id    uuid NOT NULL,
@@ -358,11 +361,12 @@ CREATE TABLE session_plans (
 
 CREATE INDEX session_plans_plan_id_idx ON session_plans (plan_id);
 
--- The queued plans, by priority and in the order of their waiting: of a namespace and a phase, and of an action in
--- them. One that is not due yet waits since a time to come, behind all others. bytes are those of its texts and
--- documents, which bound a claim's answer. Triggers write the table, so that no statement can forget it. Whoever
--- changes a row has the lock of its plan. A row lives as long as the plan waits, so that most are dead: these settings
--- bound how many a claim has to step over.
+-- A queued plan, by priority and waiting time, for claims; triggers write it.
+-- Plans wait in the order of their waiting: of a namespace and a phase, and of an action in them. One that is not
+-- due yet waits since a time to come, behind all others. bytes are those of its texts and documents, which bound a
+-- claim's answer. Triggers write the table, so that no statement can forget it. Whoever changes a row has the lock
+-- of its plan. A row lives as long as the plan waits, so that most are dead: these settings bound how many a claim
+-- has to step over.
 CREATE TABLE plan_queue (
     plan_id     uuid        NOT NULL,
     namespace   text        NOT NULL,
@@ -398,9 +402,9 @@ BEGIN
 END
 $$;
 
--- The plans that are processed under a claim: whose, in which attempt of how many. check_at is when to see whether its
--- lease, which is in lease_namespace, has expired: renewing a lease does not write here. A trigger removes the row, and
--- the lease, when the plan leaves processing.
+-- A plan that a worker has claimed: its owner and attempt; triggers remove it.
+-- check_at is when to see whether its lease, which is in lease_namespace, has expired: renewing a lease does not
+-- write here. A trigger removes the row, and the lease, when the plan leaves processing.
 CREATE TABLE plan_claims (
     plan_id         uuid        NOT NULL,
     namespace       text        NOT NULL,
@@ -421,9 +425,9 @@ CREATE INDEX plan_claims_namespace_check_at_idx ON plan_claims (namespace, check
 -- Of all namespaces: lease_namespace keeps the planner from taking it for one of them.
 CREATE INDEX plan_claims_lease_namespace_check_at_idx ON plan_claims (lease_namespace, check_at);
 
--- How many plans of a namespace, or of an action ('': all) in it, may be claimed at once. Whoever claims some has the
--- lock of the row, and counts plan_claims after that: so the number is never exceeded, and nothing has to be given
--- back.
+-- How many plans of a namespace, or of an action in it, may be claimed at once.
+-- '' as the action: all plans of the namespace. Whoever claims some has the lock of the row, and counts plan_claims
+-- after that: so the number is never exceeded, and nothing has to be given back.
 CREATE TABLE plan_limits (
     id          uuid    NOT NULL DEFAULT gen_random_uuid(),
     namespace   text    NOT NULL,
@@ -434,8 +438,8 @@ CREATE TABLE plan_limits (
     CONSTRAINT plan_limits_at_once_check CHECK (at_once BETWEEN 0 AND 10000)
 );
 
--- When plans may be deleted that are kept for a time only, with what is below them: those on top that have ended. One
--- that is complete waits for somebody who begins the next phase.
+-- When a plan that has ended may be deleted.
+-- A plan on top goes with what is below it. One that is complete waits for somebody who begins the next phase.
 CREATE TABLE plan_ends (
     plan_id   uuid        NOT NULL,
     delete_at timestamptz NOT NULL,

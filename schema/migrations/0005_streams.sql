@@ -25,14 +25,15 @@ BEGIN
 END
 $$;
 
--- A stream: parts of something live, until it expires by this server's clock. id tells apart those that had the key one
--- after the other, and began orders them: the fence that was given first. fence is that of the writer, a counter: each
--- call of Open takes the next one. It begins at the time, in microseconds since 1970, or after that of the stream
--- before. opener identifies the call, which may be sent twice. At most one stream of a key is open: one that expired
--- before it ended has lapsed when the next one is opened. An append locks the row, which makes no other version of it,
--- and seldom changes expires_at. The next sequence is after that of the last part: a counter here would leave a version
--- behind for each append, which those that look the row up would walk over while a snapshot is open that is older. A
--- stream of a session that is deleted expires: its parts, which may be many and large, are removed later, as those of
+-- A stream: the parts of a live answer under a key, until it expires.
+-- A stream expires by this server's clock. id tells apart those that had the key one after the other, and began
+-- orders them: the fence that was given first. fence is that of the writer, a counter: each call of Open takes the
+-- next one. It begins at the time, in microseconds since 1970, or after that of the stream before. opener identifies
+-- the call, which may be sent twice. At most one stream of a key is open: one that expired before it ended has
+-- lapsed when the next one is opened. An append locks the row, which makes no other version of it, and seldom
+-- changes expires_at. The next sequence is after that of the last part: a counter here would leave a version behind
+-- for each append, which those that look the row up would walk over while a snapshot is open that is older. A stream
+-- of a session that is deleted expires: its parts, which may be many and large, are removed later, as those of
 -- others. The key is to the counter row, which a deletion locks first.
 CREATE TABLE streams (
     id            uuid        NOT NULL,
@@ -71,8 +72,10 @@ $$;
 CREATE TRIGGER streams_orphan BEFORE UPDATE OF session_id ON streams
     FOR EACH ROW WHEN (NEW.session_id IS NULL AND OLD.session_id IS NOT NULL) EXECUTE FUNCTION streams_orphan();
 
--- Parts are only inserted, by a statement that has locked the stream's row, and removed before it. A foreign key would
--- check the same again, at two thirds of the cost of a part. An empty one says that a new writer has begun again.
+-- A part of a stream, under its sequence.
+-- Parts are only inserted, by a statement that has locked the stream's row, and removed before it. A foreign key
+-- would check the same again, at two thirds of the cost of a part. An empty one says that a new writer has begun
+-- again.
 CREATE TABLE stream_parts (
     stream_id uuid   NOT NULL,
     sequence  bigint NOT NULL,

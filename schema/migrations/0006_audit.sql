@@ -30,11 +30,12 @@ BEGIN
 END
 $$;
 
--- The audit trail: append-only, and sealed in the background. An entry is its id: recorded again it is the same.
+-- An entry of the audit trail, which is append-only.
+-- Entries are sealed in the background. An entry is its id: recorded again it is the same.
 --
--- A person's data is in four fields: actor, user_name, project and details. salts has for each of them, in this order,
--- 16 random bytes. An erasure removes the value (details become '{}'), and a trigger (audit_entries_hide) puts the
--- field's digest, 32 bytes, in the salt's place, so that the entry is still what was sealed: docs/audit.md.
+-- A person's data is in four fields: actor, user_name, project and details. salts has for each of them, in this
+-- order, 16 random bytes. An erasure removes the value (details become '{}'), and a trigger (audit_entries_hide)
+-- puts the field's digest, 32 bytes, in the salt's place, so that the entry is still what was sealed: docs/audit.md.
 CREATE TABLE audit_entries (
     id          uuid        NOT NULL,
     occurred_at timestamptz NOT NULL,
@@ -70,16 +71,18 @@ CREATE INDEX audit_entries_session_id_occurred_at_id_idx ON audit_entries (sessi
 CREATE INDEX audit_entries_project_occurred_at_id_idx ON audit_entries (project, occurred_at, id)
     WHERE project IS NOT NULL;
 
--- What is not sealed yet, about in the order of recording. Numbers would collide on the nodes of a distributed database
--- and after a logical replication.
+-- An entry that waits to be sealed.
+-- The queue is about in the order of recording. Numbers would collide on the nodes of a distributed database and
+-- after a logical replication.
 CREATE TABLE audit_unsealed (
     recorded_at timestamptz NOT NULL,
     entry_id    uuid        NOT NULL,
     CONSTRAINT audit_unsealed_pkey PRIMARY KEY (recorded_at, entry_id)
 );
 
--- The leaves of the log. They outlive their entries: what is in clear is what the bounds of a prune are compared with.
--- hidden is the hash of the digests of the other fields.
+-- A leaf of the sealed log, which outlives its entry.
+-- What is in clear is what the bounds of a prune are compared with. hidden is the hash of the digests of the other
+-- fields.
 CREATE TABLE audit_leaves (
     sequence    bigint      NOT NULL,
     entry_id    uuid        NOT NULL,
@@ -99,7 +102,7 @@ CREATE TABLE audit_leaves (
     CONSTRAINT audit_leaves_hash_check CHECK (octet_length(hash) = 32)
 );
 
--- The hashes of the tree, in the order in which they come to be.
+-- The hashes of the log's tree, in the order in which they come to be.
 CREATE TABLE audit_hashes (
     index bigint NOT NULL,
     hash  bytea  NOT NULL,
@@ -108,7 +111,7 @@ CREATE TABLE audit_hashes (
     CONSTRAINT audit_hashes_hash_check CHECK (octet_length(hash) = 32)
 );
 
--- What a sealer states about the tree.
+-- A checkpoint: what a sealer states about the tree.
 CREATE TABLE audit_checkpoints (
     size       bigint      NOT NULL,
     root       bytea       NOT NULL,
@@ -123,7 +126,8 @@ CREATE TABLE audit_checkpoints (
 -- the origin of the others, so that one key never signs two logs of one origin.
 INSERT INTO audit_checkpoints (size, root, note) VALUES (0, sha256(''), uuid_send(gen_random_uuid()));
 
--- Entries that cannot be recorded, as bytes: text may be what they cannot be. Several may have one id.
+-- An entry whose values the database refuses, as bytes.
+-- Bytes, because text may be what an entry cannot be. Several may have one id.
 CREATE TABLE audit_quarantine (
     id         uuid        NOT NULL,
     digest     bytea       NOT NULL GENERATED ALWAYS AS (sha256(document)) STORED,
@@ -133,7 +137,7 @@ CREATE TABLE audit_quarantine (
     CONSTRAINT audit_quarantine_pkey PRIMARY KEY (id, digest)
 );
 
--- Legal holds: what they name is not pruned.
+-- A legal hold on the entries of a session or a plan.
 CREATE TABLE audit_holds (
     subject    uuid        NOT NULL,
     kind       text        NOT NULL,

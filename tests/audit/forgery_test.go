@@ -238,7 +238,7 @@ var forgeries = []struct {
 		f.sql("ALTER TABLE audit_checkpoints DISABLE TRIGGER USER; DELETE FROM audit_checkpoints WHERE size = 0")
 	}},
 	// Outside the log.
-	{"lift a hold, and prune what was on it", "", "", func(f *forged) {
+	{"lift a hold, and prune its entries", "", "", func(f *forged) {
 		f.sql("DELETE FROM audit_holds")
 		if _, err := f.store.AuditLog().Prune(f.Context(), auditlog.Prune{Before: time.Now().AddDate(0, -6, 0)}); err != nil {
 			f.Fatal(err)
@@ -448,7 +448,7 @@ func TestForgeries(t *testing.T) {
 
 func found(kinds string) string {
 	if kinds == "" {
-		return "**not found**"
+		return "**missed**"
 	}
 	first, _, _ := strings.Cut(kinds, "|")
 	return first

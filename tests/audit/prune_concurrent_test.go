@@ -131,7 +131,7 @@ func eachWay(t *testing.T, test func(t *testing.T, naive bool)) {
 
 // When a hold has been made, what is there then stays, also if a prune is under way. The
 // naive way removes what the hold names.
-// Guarantee: The audit trail: What is there when a hold has been made stays.
+// Guarantee: The audit trail: A hold keeps all entries that exist when it is made.
 func TestHoldBesidePrune(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, naive bool) {

@@ -75,13 +75,15 @@ func TestCosts(t *testing.T) {
 
 const head = `# What a call costs
 
-Counted by ` + "`go test ./tests/costs`" + `, which fails when a figure changes, on PostgreSQL 15. One call at a time, on a connection that has made it before; a group of
-calls made at once shares its statements and its commit.
+What one call costs the server, in counts that hold on every machine. [Performance](performance.md) has times.
 
-- **Round trips** are to the server, without the one that tells other processes of a commit.
+- **Round trips** go to the server; the one that wakes followers in other processes after a commit is left out.
 - **Statements** include BEGIN and COMMIT where a call sends them.
-- **Rows** are those inserted, updated and deleted, in all tables.
+- **Rows** are inserted, updated or deleted, in all tables.
 - **Buffers** are the pages of 8 KiB that the statements look at.
+
+Each call runs alone, on a connection that has made it before. Calls at the same time share statements and commits. ` + "`go test ./tests/costs`" + `
+counts on PostgreSQL 15, and fails when a figure changes.
 
 | call | round trips | statements | rows | buffers |
 |---|---|---|---|---|

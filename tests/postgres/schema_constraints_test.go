@@ -8,8 +8,8 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/tables"
 )
 
-// The database refuses what the domain forbids, whoever writes.
-// Guarantee: Servers and roles: The database refuses what the domain forbids, whoever writes.
+// The database refuses what the domain forbids, from every writer.
+// Guarantee: Servers and roles: The database refuses what the domain forbids, from every writer.
 func TestConstraints(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)

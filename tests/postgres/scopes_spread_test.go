@@ -137,7 +137,7 @@ func runSpreadWriters(text string) error {
 
 // Four processes place namespaces and write into them, of which two are killed. Each namespace is where its place says, for them and
 // for a process that has one shard more.
-// Guarantee: Views: What a namespace has is in one shard, whoever places it.
+// Guarantee: Views: A namespace is in one shard, however many processes place it.
 func TestProcessesPlace(t *testing.T) {
 	t.Parallel()
 	shards := newShards(t)

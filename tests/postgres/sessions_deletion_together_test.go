@@ -20,7 +20,7 @@ import (
 
 // Of sessions that are deleted together one is written to by a transaction that stays open: the others go at once, and the
 // caller's search_path stays what it was. Retention counts the one that stays. An erasure waits for it.
-// Guarantee: Deletion: Retention waits for no session that somebody writes to.
+// Guarantee: Deletion: Retention skips sessions that are being written.
 func TestDeletionTogetherWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})

@@ -219,7 +219,7 @@ func TestWaiterLeavesAConnection(t *testing.T) {
 
 // Sessions that are held for long, and for which appends wait, do not take the
 // waiting connections from a session that other processes append to.
-// Guarantee: Held sessions: Held sessions take no turns from one that other processes write.
+// Guarantee: Held sessions: Held sessions do not slow a session that other processes write.
 func TestContendedBesideHeld(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)

@@ -83,7 +83,7 @@ func TestStreamOpenedBesideADeletion(t *testing.T) {
 // A session is deleted while others open streams of it and add parts: no stream of it lives, in
 // callers' transactions of any level. Its parts are removed later, and not by the deletion.
 //
-// Guarantee: Streams: Streams go with their session, also those that are opened meanwhile.
+// Guarantee: Streams: Streams go with their session, even when opened during its deletion.
 func TestStreamsGoWithTheirSession(t *testing.T) {
 	t.Parallel()
 	live := func(t *testing.T, store *agentstore.Store, remove func(ctx context.Context, id repo.ID) error) (live int) {

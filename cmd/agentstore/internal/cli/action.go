@@ -21,10 +21,10 @@ func actionListCommand(world invocation) *urfave.Command {
 		leaf: leaf{
 			name: "list", summary: "list the actions of a namespace, by name",
 			flags: []urfave.Flag{
-				stringFlag(&filter.Server, "server", "those of this `server` (otherwise: those without a server)"),
-				stringFlag(&filter.Namespace, "namespace", "those of this `namespace` (otherwise: "+repo.DefaultNamespace+")"),
-				oneOf(&state, "state", "only those in this `state`", actionAvailable, actionArchived),
-				stringFlag(&filter.Tag, "tag", "only those with this `tag`"),
+				stringFlag(&filter.Server, "server", "actions of this `server` (otherwise: actions without a server)"),
+				stringFlag(&filter.Namespace, "namespace", "actions of this `namespace` (otherwise: "+repo.DefaultNamespace+")"),
+				oneOf(&state, "state", "only actions in this `state`", actionAvailable, actionArchived),
+				stringFlag(&filter.Tag, "tag", "only actions with this `tag`"),
 			},
 			details: "descriptions, too; with --json the whole definition",
 			more: `Examples:

@@ -20,7 +20,7 @@ func approvalListCommand(world invocation) *urfave.Command {
 	var namespace, name string
 	return list[approval.Request]{
 		leaf: leaf{
-			name: "list", summary: "list what waits for a person or a group, those first that expire first",
+			name: "list", summary: "list what waits for a person or a group, by expiry",
 			flags: []urfave.Flag{viewFlag(&namespace), stringFlag(&name, "for", "the `name` of the person or the group; required")},
 			before: func(*invocation) error {
 				if name == "" {
@@ -29,8 +29,8 @@ func approvalListCommand(world invocation) *urfave.Command {
 				return nil
 			},
 			details: "what people are asked, too",
-			more: `Names are compared byte by byte. The members of a group are known to the service
-alone, so that only its members who are named themselves can decide here.
+			more: `Names are compared byte by byte. Only the service knows the members of a group: here a
+member decides only if the request names the member itself.
 
 Examples:
   agentstore approval list --for bob
@@ -84,7 +84,7 @@ func approvalDecideCommand(world invocation, verdict approval.Verdict) *urfave.C
 		arguments: []string{"SESSION", "ID"},
 		flags: []urfave.Flag{
 			viewFlag(&namespace),
-			stringFlag(&name, "as", "the `name` of whoever decides, which the request has to have; required"),
+			stringFlag(&name, "as", "the decider's `name`, which the request has to list; required"),
 			stringFlag(&reason, "reason", "the `reason`, for people"),
 		},
 		json: "print one JSON object instead of text",
@@ -94,7 +94,7 @@ func approvalDecideCommand(world invocation, verdict approval.Verdict) *urfave.C
 			}
 			return needsID(invocation)
 		},
-		more: `The name is taken as it is given: whoever may write to the database may give any.
+		more: `The command does not check the name: a role that may write to the database may give any.
 
 Examples:
   agentstore ` + command + ` 019c21f3-dc74-7000-8000-000000000001 call-7 --as bob`,

@@ -83,12 +83,12 @@ func (f *auditFlags) maintaining() []leaf {
   agentstore audit seal --private-key-file /run/secrets/audit`,
 		},
 		{
-			name: "prune", summary: "remove old entries, except those that are on hold or not sealed",
+			name: "prune", summary: "remove old entries; keep held and unsealed ones",
 			flags: []urfave.Flag{
 				timeFlag(&f.prune.Before, "before", "entries that occurred before this `time` (RFC 3339, or 2006-01-02)"),
 				parsedFlag(&f.prune.Types, "types", "only these `types`, separated by commas", readTypes),
 				stringFlag(&f.prune.Reason, "reason", "the `reason`, for the entry that records the prune"),
-				stringFlag(&f.prune.Actor, "actor", "the `name` of the person who prunes, for that entry"),
+				stringFlag(&f.prune.Actor, "actor", "the pruning person's `name`, for that entry"),
 				boolFlag(&f.prune.DryRun, "dry-run", "only count"),
 			},
 			json: auditJSON, onStore: f.runPrune,

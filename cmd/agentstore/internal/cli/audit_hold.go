@@ -94,7 +94,7 @@ func printHeld(invocation invocation, hold auditlog.Hold, held bool) error {
 
 func auditHolds() leaf {
 	return leaf{
-		name: "holds", summary: "list all holds: those of plans, then those of sessions, by id",
+		name: "holds", summary: "list all holds, of plans and then of sessions, by id",
 		details: "their reasons, too", json: "print one JSON object on each line instead of a table",
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
 			holds, err := store.AuditLog().Holds(ctx)

@@ -14,14 +14,14 @@ import (
 // auditFilterFlags select entries that match all of them.
 func auditFilterFlags(filter *repo.AuditFilter) []urfave.Flag {
 	return []urfave.Flag{
-		parsedFlag(&filter.Type, "type", "only those of this `type`, such as "+string(audit.EventToolInvoked), readType),
-		stringFlag(&filter.Actor, "actor", "only those of this `actor`"),
-		stringFlag(&filter.User, "user", "only those of this `user`"),
-		idFlag(&filter.PlanID, "plan", "only those about the plan of this `id`"),
-		idFlag(&filter.SessionID, "session", "only those about the session of this `id`"),
-		stringFlag(&filter.Project, "project", "only those about this `project`"),
-		timeFlag(&filter.OccurredFrom, "occurred-from", "only those that occurred at this `time` (RFC 3339, or 2006-01-02) or later"),
-		timeFlag(&filter.OccurredBefore, "occurred-before", "only those that occurred before this `time`"),
+		parsedFlag(&filter.Type, "type", "only entries of this `type`, such as "+string(audit.EventToolInvoked), readType),
+		stringFlag(&filter.Actor, "actor", "only entries of this `actor`"),
+		stringFlag(&filter.User, "user", "only entries of this `user`"),
+		idFlag(&filter.PlanID, "plan", "only entries about the plan of this `id`"),
+		idFlag(&filter.SessionID, "session", "only entries about the session of this `id`"),
+		stringFlag(&filter.Project, "project", "only entries about this `project`"),
+		timeFlag(&filter.OccurredFrom, "occurred-from", "only entries that occurred at this `time` (RFC 3339, or 2006-01-02) or later"),
+		timeFlag(&filter.OccurredBefore, "occurred-before", "only entries that occurred before this `time`"),
 	}
 }
 

@@ -15,14 +15,14 @@ import (
 )
 
 func eraseCommand(world invocation) *urfave.Command {
-	return group("erase", "erase what is stored of a person", "", eraseSubject(world), eraseReplay(world))
+	return group("erase", "erase a person's data", "", eraseSubject(world), eraseReplay(world))
 }
 
 func eraseFlags(request *erase.Request) []urfave.Flag {
 	return []urfave.Flag{
 		parsedFlag(&request.Key, "key-file", "the `file` with the key of receipts, of at least 16 bytes; required", readKey),
 		stringFlag(&request.Reason, "reason", "the `reason`, for the audit trail; it must not name the person"),
-		stringFlag(&request.RequestedBy, "requested-by", "who asks for it, for the `name` in the audit trail"),
+		stringFlag(&request.RequestedBy, "requested-by", "the `name` of the person or office that asks, for the audit trail"),
 	}
 }
 
@@ -44,7 +44,7 @@ func eraseSubject(world invocation) *urfave.Command {
 			eachFlag(&request.Scopes, "scope", "the `name` of a shared scope of state that is the person's"),
 			eachFlag(&request.Actors, "actor", "another `name` of the person, as an actor")),
 		more: `A legal hold makes it fail before anything is removed. Keep receipts and the key apart
-from backups: see docs/privacy.md, also for what is left.
+from backups. docs/privacy.md lists what stays.
 
 Examples:
   agentstore erase subject --owner user-4711 --key-file erase.key >> receipts.jsonl`,
@@ -61,10 +61,11 @@ Examples:
 func eraseReplay(world invocation) *urfave.Command {
 	var request erase.Request
 	return leaf{
-		name: "replay", summary: "erase again those whom receipts name, after a restore of an older backup",
+		name: "replay", summary: "erase the people of receipts again, after a restore of an older backup",
 		arguments: []string{"FILE"},
 		flags:     eraseFlags(&request),
-		more: `FILE has the receipts of erase subject. It looks at the owners of all sessions.
+		more: `FILE has the receipts of erase subject. The command compares them with the owners of all
+sessions.
 
 Examples:
   agentstore erase replay --key-file erase.key receipts.jsonl`,

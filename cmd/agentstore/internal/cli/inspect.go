@@ -26,7 +26,7 @@ func inspectCommand(world invocation) *urfave.Command {
 	var access inspect.Access
 	var remote bool
 	return leaf{
-		name: "inspect", summary: "serve pages that show what is in the database, for a browser",
+		name: "inspect", summary: "show the database in a browser",
 		flags: []urfave.Flag{
 			&urfave.StringFlag{
 				Name: "listen", Usage: "the `address` to listen at", Value: "127.0.0.1:8080", Destination: &listen, Validator: notEmpty("listen"),
@@ -36,10 +36,10 @@ func inspectCommand(world invocation) *urfave.Command {
 			stringFlag(&access.Namespace, "namespace", "show this `namespace` only"),
 			stringFlag(&access.Viewer, "viewer", "the `name` for the audit trail (otherwise: USER in the environment)"),
 			boolFlag(&access.Contents, "contents", "show messages' contents, values and details; the audit trail records each page"),
-			boolFlag(&access.Actions, "actions", "allow to cancel and retry plans, release leases and hold sessions"),
+			boolFlag(&access.Actions, "actions", "allow viewers to cancel and retry plans, release leases, hold sessions and decide approvals"),
 		},
-		more: `It prints the address to open, which has a token that lets in, and goes on until it is interrupted (Ctrl-C).
-The address has a name of its own under localhost, which browsers know as this machine.
+		more: `It prints the address to open, which has a token, and runs until it is interrupted (Ctrl-C).
+The address is a name under localhost, which browsers resolve to this machine.
 It uses at most 6 connections, and ends statements after 5 seconds.
 
 Examples:

@@ -22,14 +22,14 @@ func leaseListCommand(world invocation) *urfave.Command {
 			name: "list", summary: "list leases, by kind and name, with their holders",
 			flags: []urfave.Flag{
 				viewFlag(&namespace),
-				stringFlag(&filter.Kind, "kind", "only those of this `kind`, such as session or plan"),
-				stringFlag(&filter.Name, "name", "only those of this `name`; of a session or a plan it is the id"),
-				stringFlag(&filter.Owner, "owner", "only those of this `owner`"),
-				oneOf(&status, "status", "only those that are in this `status`", leaseHeld, leaseExpired),
+				stringFlag(&filter.Kind, "kind", "only leases of this `kind`, such as session or plan"),
+				stringFlag(&filter.Name, "name", "only leases of this `name`; the name of a session or a plan is its id"),
+				stringFlag(&filter.Owner, "owner", "only leases of this `owner`"),
+				oneOf(&status, "status", "only leases in this `status`", leaseHeld, leaseExpired),
 			},
 			details: "the times of acquisition, too",
-			more: `A lease that was released is not listed. One that has expired is held by nobody;
-it is listed until somebody acquires or releases it.
+			more: `Released leases are left out. An expired lease has lost its holder, and is listed until
+it is acquired or released.
 
 Examples:
   agentstore lease list --owner worker-3
@@ -82,8 +82,8 @@ func leaseReleaseCommand(world invocation) *urfave.Command {
 			boolFlag(&yes, "yes", "do not ask"),
 		},
 		json: "print one JSON object instead of text",
-		more: `The holder is not asked: the context of repo.HoldLease ends soon, others notice when they
-renew the lease next, and may work until then beside whoever acquires it.
+		more: `The context of repo.HoldLease ends soon. A holder that renews by itself notices at its next
+renewal, and may work until then beside the next holder.
 
 Examples:
   agentstore lease release plan 019c21f3-dc74-7000-8000-000000000001

@@ -23,15 +23,15 @@ func planListCommand(world invocation) *urfave.Command {
 		leaf: leaf{
 			name: "list", summary: "list plans, newest first",
 			flags: []urfave.Flag{
-				stringFlag(&filter.Namespace, "namespace", "those of this `namespace` (otherwise: "+repo.DefaultNamespace+"; with --session, --parent, --project or --action: any)"),
-				oneOf((*string)(&filter.Phase), "phase", "only those in this `phase`", repo.PhaseStrategize, repo.PhaseExecute, repo.PhaseApply),
-				oneOf((*string)(&filter.State), "state", "only those in this `state`", repo.PlanQueued, repo.PlanProcessing, repo.PlanComplete,
+				stringFlag(&filter.Namespace, "namespace", "plans of this `namespace` (otherwise: "+repo.DefaultNamespace+"; with --session, --parent, --project or --action: any)"),
+				oneOf((*string)(&filter.Phase), "phase", "only plans in this `phase`", repo.PhaseStrategize, repo.PhaseExecute, repo.PhaseApply),
+				oneOf((*string)(&filter.State), "state", "only plans in this `state`", repo.PlanQueued, repo.PlanProcessing, repo.PlanComplete,
 					repo.PlanErrored, repo.PlanCancelled, repo.PlanApplied, repo.PlanConstrained),
-				idFlag(&filter.SessionID, "session", "only those linked to the session of this `id`"),
+				idFlag(&filter.SessionID, "session", "only plans linked to the session of this `id`"),
 				idFlag(&filter.ParentID, "parent", "only the children of the plan of this `id`"),
-				stringFlag(&filter.Project, "project", "only those that work on this `project`"),
-				stringFlag(&filter.Action, "action", "only those of this `action`"),
-				boolFlag(&errored, "errored", "only those that are errored, for plan retry"),
+				stringFlag(&filter.Project, "project", "only plans that work on this `project`"),
+				stringFlag(&filter.Action, "action", "only plans of this `action`"),
+				boolFlag(&errored, "errored", "only errored plans, for plan retry"),
 			},
 			details: "descriptions, too; with --json the whole plan",
 			more: `At most one of --session, --parent, --project and --action is given.
@@ -232,7 +232,7 @@ func planHistoryCommand(world invocation) *urfave.Command {
 		leaf: leaf{
 			name: "history", summary: "list the transitions that one plan made, oldest first",
 			arguments: []string{"ID"}, before: needsID,
-			flags:   []urfave.Flag{int64Flag(&from, "from", "only those to this `version` or a later one", 1)},
+			flags:   []urfave.Flag{int64Flag(&from, "from", "only transitions to this `version` or a later one", 1)},
 			details: "reasons, too",
 			more: `Examples:
   agentstore plan history 019c21f3-dc74-7000-8000-000000000001`,

@@ -13,7 +13,7 @@ import (
 )
 
 func retentionCommand(world invocation) *urfave.Command {
-	return group("retention", "remove what is older than promised", "", retentionRunCommand(world))
+	return group("retention", "remove what is older than a policy", "", retentionRunCommand(world))
 }
 
 // ages are given as NAMESPACE=AGE, separated by commas.
@@ -39,15 +39,14 @@ func retentionRunCommand(world invocation) *urfave.Command {
 			parsedFlag(&policy.Plans, "plans", "delete the plans of a namespace that ended so long ago: `NAMESPACE=AGE,...`", readAges),
 			durationFlag(&policy.Turns, "turns", "remove the records of turns of this `age`; 0: none", 0),
 			durationFlag(&policy.Audit, "audit", "prune sealed audit entries of this `age`; 0: none", 0),
-			stringFlag(&policy.Actor, "actor", "who runs it, for the `name` in the audit trail"),
+			stringFlag(&policy.Actor, "actor", "the `name` of the person who runs it, for the audit trail"),
 			stringFlag(&policy.Reason, "reason", "the `reason`, for the audit trail"),
 			boolFlag(&policy.DryRun, "dry-run", "count, and remove nothing"),
 		},
 		json: "print one JSON object instead of text",
-		more: `What a legal hold keeps stays, and what is used meanwhile. One run works at a time;
-it may be interrupted, and the next one goes on. While a snapshot or a transaction is
-open for longer than a minute, it pauses a second before each batch: what it removes
-would be kept by that anyway.
+		more: `Held sessions and plans stay, and so does what is in use. One run works at a time. You may
+interrupt it; the next one continues. While a snapshot or a transaction is open for longer
+than a minute, it pauses a second before each batch, since that keeps removed rows on disk.
 
 Examples:
   agentstore retention run --sessions local=2160h --dry-run`,

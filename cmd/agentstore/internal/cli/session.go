@@ -36,11 +36,11 @@ func sessionListCommand(world invocation) *urfave.Command {
 		leaf: leaf{
 			name: "list", summary: "list the sessions of a namespace, newest or last active first",
 			flags: []urfave.Flag{
-				stringFlag(&filter.Namespace, "namespace", "those of this `namespace` (otherwise: "+repo.DefaultNamespace+")"),
-				stringFlag(&filter.Owner, "owner", "only those of this `owner`"),
-				stringFlag(&filter.Actor, "actor", "only those of this `actor`"),
-				timeFlag(&filter.CreatedFrom, "created-from", "only those made at this `time` (RFC 3339, or 2006-01-02) or later"),
-				timeFlag(&filter.CreatedBefore, "created-before", "only those made before this `time`"),
+				stringFlag(&filter.Namespace, "namespace", "sessions of this `namespace` (otherwise: "+repo.DefaultNamespace+")"),
+				stringFlag(&filter.Owner, "owner", "only sessions of this `owner`"),
+				stringFlag(&filter.Actor, "actor", "only sessions of this `actor`"),
+				timeFlag(&filter.CreatedFrom, "created-from", "only sessions made at this `time` (RFC 3339, or 2006-01-02) or later"),
+				timeFlag(&filter.CreatedBefore, "created-before", "only sessions made before this `time`"),
 				oneOf(&order, "order", "the `order` (otherwise: by creation); by activity, all of an owner or of the namespace", byCreation, byActivity),
 			},
 			details: "metadata, too",

@@ -24,7 +24,7 @@ func sessionForkCommand(world invocation) *urfave.Command {
 			stringFlag(&fork.Owner, "owner", "the fork's `owner`"),
 		),
 		json: "print one JSON object instead of text",
-		more: `No message is copied. What is added to one of the two sessions is not added to the other.
+		more: `The fork shares the messages up to the sequence. Later messages belong to one session each.
 
 Examples:
   agentstore session fork 019c21f3-dc74-7000-8000-000000000001 --at 12

@@ -11,7 +11,7 @@ import (
 )
 
 func streamCommand(world invocation) *urfave.Command {
-	return group("stream", "show and follow streams, and remove those that have expired", "",
+	return group("stream", "show and follow streams, and remove expired ones", "",
 		streamShowCommand(world), streamTailCommand(world), streamPruneCommand(world))
 }
 
@@ -69,10 +69,10 @@ func streamLine(s repo.Stream) object {
 
 func streamPruneCommand(world invocation) *urfave.Command {
 	return leaf{
-		name: "prune", summary: "remove what is left of streams that have expired, in small batches",
+		name: "prune", summary: "remove expired streams, in small batches",
 		json: "print one JSON object instead of text",
-		more: `Nobody can read a stream that has expired. A service that opens streams removes the
-expired ones by and by; this command is for one that no longer does. It asks nothing.`,
+		more: `An expired stream is unreadable. A service that opens streams removes expired ones by and
+by; use this command for a service that has stopped. It removes them without asking.`,
 		onStore: func(ctx context.Context, invocation invocation, store *agentstore.Store) error {
 			var allStreams, allParts int64
 			for {

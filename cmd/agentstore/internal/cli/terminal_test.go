@@ -236,7 +236,7 @@ func TestCompletionCandidates(t *testing.T) {
 		{"audit", "holds:", ""},
 		{"audit hold", "--reason:", "release:"},
 		{"audit release", "--plan:", "--reason"},
-		{"session list", "--created-from:only those made at this time", "session:"},
+		{"session list", "--created-from:only sessions made at this time", "session:"},
 		{"session list --actor x", "--namespace:", ""},
 		{"session list --order", "activity\n", "--"},
 		{"plan list --state", "constrained\n", "--"},
