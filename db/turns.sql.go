@@ -630,18 +630,40 @@ func (q *Queries) TurnInsertUsages(ctx context.Context, db DBTX, arg TurnInsertU
 	return err
 }
 
-const turnLimitWait = `-- name: TurnLimitWait :exec
-SELECT set_config('lock_timeout', $1::text, true) FROM session_holds
+const turnLimitWait = `-- name: TurnLimitWait :many
+SELECT (extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS was,
+    set_config('lock_timeout', $1::text, true)::text AS bound FROM session_holds
 WHERE session_holds.namespace = '' AND session_holds.owner = ''
     AND session_holds.session_id = '00000000-0000-0000-0000-000000000000'
     AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND ($1::text)::interval
 `
 
+type TurnLimitWaitRow struct {
+	Was   int64
+	Bound string
+}
+
 // Index: session_holds_pkey. Bounds the rest of the transaction's waits for locks, unless the setting is below that. It
-// reads the row that is always there, so that a distributed engine sets it where the locks are.
-func (q *Queries) TurnLimitWait(ctx context.Context, db DBTX, bound string) error {
-	_, err := db.Exec(ctx, turnLimitWait, bound)
-	return err
+// reads the row that is always there, so that a distributed engine sets it where the locks are. If it does, it returns
+// the setting before, in milliseconds.
+func (q *Queries) TurnLimitWait(ctx context.Context, db DBTX, bound string) ([]TurnLimitWaitRow, error) {
+	rows, err := db.Query(ctx, turnLimitWait, bound)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TurnLimitWaitRow
+	for rows.Next() {
+		var i TurnLimitWaitRow
+		if err := rows.Scan(&i.Was, &i.Bound); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const turnLockCounters = `-- name: TurnLockCounters :many
@@ -740,7 +762,8 @@ func (q *Queries) TurnLockCounters(ctx context.Context, db DBTX, arg TurnLockCou
 
 const turnLockScopes = `-- name: TurnLockScopes :many
 SELECT n.place::bigint AS place, c.id::uuid AS id, c.locked::boolean AS locked, c.version::bigint AS version,
-    c.hint::tid AS hint, clock_timestamp()::timestamptz AS now
+    c.hint::tid AS hint, clock_timestamp()::timestamptz AS now,
+    (SELECT extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout
 FROM ROWS FROM (
     unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])), unnest((SELECT $3::text[]))
 ) WITH ORDINALITY AS n (session_id, namespace, name, place), LATERAL (
@@ -768,18 +791,19 @@ type TurnLockScopesParams struct {
 }
 
 type TurnLockScopesRow struct {
-	Place   int64
-	ID      pgtype.UUID
-	Locked  bool
-	Version int64
-	Hint    pgtype.TID
-	Now     time.Time
+	Place       int64
+	ID          pgtype.UUID
+	Locked      bool
+	Version     int64
+	Hint        pgtype.TID
+	Now         time.Time
+	LockTimeout int64
 }
 
 // Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Like TurnLockCounters, for the rows of scopes,
 // which have their places in the arrays: a scope has a session, or a namespace and a name. now is the database's clock
 // after the lock, and hint is where the row is: an open snapshot keeps each version of it, and an index leads over all
-// of them.
+// of them. lock_timeout is the setting of that name in milliseconds.
 func (q *Queries) TurnLockScopes(ctx context.Context, db DBTX, arg TurnLockScopesParams) ([]TurnLockScopesRow, error) {
 	rows, err := db.Query(ctx, turnLockScopes, arg.SessionIds, arg.Namespaces, arg.Names)
 	if err != nil {
@@ -796,6 +820,7 @@ func (q *Queries) TurnLockScopes(ctx context.Context, db DBTX, arg TurnLockScope
 			&i.Version,
 			&i.Hint,
 			&i.Now,
+			&i.LockTimeout,
 		); err != nil {
 			return nil, err
 		}

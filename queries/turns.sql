@@ -1,7 +1,9 @@
--- name: TurnLimitWait :exec
+-- name: TurnLimitWait :many
 -- Index: session_holds_pkey. Bounds the rest of the transaction's waits for locks, unless the setting is below that. It
--- reads the row that is always there, so that a distributed engine sets it where the locks are.
-SELECT set_config('lock_timeout', @bound::text, true) FROM session_holds
+-- reads the row that is always there, so that a distributed engine sets it where the locks are. If it does, it returns
+-- the setting before, in milliseconds.
+SELECT (extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS was,
+    set_config('lock_timeout', @bound::text, true)::text AS bound FROM session_holds
 WHERE session_holds.namespace = '' AND session_holds.owner = ''
     AND session_holds.session_id = '00000000-0000-0000-0000-000000000000'
     AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND (@bound::text)::interval;
@@ -85,9 +87,10 @@ SELECT FROM ROWS FROM (
 -- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Like TurnLockCounters, for the rows of scopes,
 -- which have their places in the arrays: a scope has a session, or a namespace and a name. now is the database's clock
 -- after the lock, and hint is where the row is: an open snapshot keeps each version of it, and an index leads over all
--- of them.
+-- of them. lock_timeout is the setting of that name in milliseconds.
 SELECT n.place::bigint AS place, c.id::uuid AS id, c.locked::boolean AS locked, c.version::bigint AS version,
-    c.hint::tid AS hint, clock_timestamp()::timestamptz AS now
+    c.hint::tid AS hint, clock_timestamp()::timestamptz AS now,
+    (SELECT extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout
 FROM ROWS FROM (
     unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[]))
 ) WITH ORDINALITY AS n (session_id, namespace, name, place), LATERAL (

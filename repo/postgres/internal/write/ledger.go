@@ -34,6 +34,8 @@ type ledger struct {
 	waits bool
 	// begun is when the counters were locked, and now when the scopes were.
 	begun, now time.Time
+	// lockTimeout is the setting of that name in milliseconds, without the ledger's own bound. Nil: it is not known.
+	lockTimeout *int64
 	// otherLevel: transactions are not read committed by default.
 	otherLevel bool
 
@@ -126,7 +128,9 @@ func newLedger(items []*Turn) *ledger {
 		actions: map[string]int64{}, streams: map[string]*openStream{},
 	}
 	for _, a := range items {
-		l.counters[a.SessionID] = nil
+		if !a.SessionID.IsZero() {
+			l.counters[a.SessionID] = nil
+		}
 		for _, scope := range a.State.Scopes {
 			l.scopes[scope.Scope] = nil
 		}

@@ -200,7 +200,7 @@ func (h *lockedScopes) look(due []*lockedScope) {
 func (h *lockedScopes) queue(s *lockedScope) {
 	err := h.conns.Run(h.ctx, conn.Reading, func(q db.DBTX) error {
 		wait := &conn.Pipeline{}
-		wait.Add(func(q db.DBTX) error { return queries.TurnLimitWait(h.ctx, q, queued) })
+		limitWait(h.ctx, wait, queued, nil)
 		wait.Add(func(q db.DBTX) error { return awaitScopes(h.ctx, q, []repo.Scope{s.scope}) })
 		return wait.Send(h.ctx, q)
 	})
