@@ -67,7 +67,7 @@ func (l *ledger) lockCounters(ctx context.Context, p *conn.Pipeline, waits bool)
 		p.Add(func(q db.DBTX) error {
 			rows, err := queries.TurnLockCounters(ctx, q, db.TurnLockCountersParams{
 				SessionIds: sessions,
-				Hints:      convert.Each(sessions, l.hintOf),
+				Hints:      convert.Each(sessions, func(id pgtype.UUID) pgtype.TID { return l.hintOf(id.Bytes) }),
 			})
 			for _, row := range rows {
 				if row.Locked && waits {
@@ -86,12 +86,12 @@ func (l *ledger) lockCounters(ctx context.Context, p *conn.Pipeline, waits bool)
 	}
 }
 
-// hintOf returns where a session's counter may be.
-func (l *ledger) hintOf(id pgtype.UUID) pgtype.TID {
+// hintOf returns where a row may be.
+func (l *ledger) hintOf(key repo.ID) pgtype.TID {
 	if l.hints == nil {
 		return pgtype.TID{}
 	}
-	return l.hints.Of(id.Bytes)
+	return l.hints.Of(key)
 }
 
 func (l *ledger) lockUsages(ctx context.Context, p *conn.Pipeline, waits bool) {
@@ -121,7 +121,9 @@ func (l *ledger) lockScopes(ctx context.Context, p *conn.Pipeline, waits waiting
 	case waits.creates:
 		LockScopes(ctx, p, scopes)
 	case waits.scopes:
-		p.Add(func(q db.DBTX) error { return awaitScopes(ctx, q, scopes) })
+		p.Add(func(q db.DBTX) error {
+			return queries.TurnAwaitScopes(ctx, q, db.TurnAwaitScopesParams(l.scopesAt(scopes)))
+		})
 	}
 	l.findScopes(ctx, p, scopes, waits.scopes)
 }
@@ -157,13 +159,13 @@ func (l *ledger) create(ctx context.Context, pg *pgx.Conn, turns []*Turn) error 
 // findScopes adds the statement that locks rows and returns what they have.
 func (l *ledger) findScopes(ctx context.Context, p *conn.Pipeline, scopes []repo.Scope, awaited bool) {
 	p.Add(func(q db.DBTX) error {
-		rows, err := queries.TurnLockScopes(ctx, q, db.TurnLockScopesParams(convert.Scopes(scopes)))
+		rows, err := queries.TurnLockScopes(ctx, q, l.scopesAt(scopes))
 		for _, row := range rows {
 			if row.Locked && awaited {
 				continue // it was erased during the wait
 			}
 			l.scopes[scopes[row.Place-1]] = &scopeRow{
-				id: row.ID, version: row.Version, hint: row.Hint, locked: row.Locked,
+				id: row.ID, version: row.Version, stored: row.Version, hint: row.Hint, locked: row.Locked,
 			}
 			if l.lockTimeout == nil {
 				l.lockTimeout = &row.LockTimeout
@@ -174,10 +176,6 @@ func (l *ledger) findScopes(ctx context.Context, p *conn.Pipeline, scopes []repo
 		}
 		return err
 	})
-}
-
-func awaitScopes(ctx context.Context, q db.DBTX, scopes []repo.Scope) error {
-	return queries.TurnAwaitScopes(ctx, q, db.TurnAwaitScopesParams(convert.Scopes(scopes)))
 }
 
 // sortedScopes returns the scopes in the order in which they are locked.

@@ -69,10 +69,14 @@ func (a *Turn) key() (key repo.ID) {
 	if !a.SessionID.IsZero() {
 		return a.SessionID
 	}
-	first := a.State.Scopes[0].Scope
-	sum := sha256.Sum256(append(first.SessionID[:], first.Name...))
-	copy(key[:], sum[:])
-	return key
+	return keyOf(a.State.Scopes[0].Scope, "")
+}
+
+// keyOf returns the key of a scope, or of a key of its state, among those of sessions.
+func keyOf(scope repo.Scope, key string) (of repo.ID) {
+	sum := sha256.Sum256(slices.Concat(scope.SessionID[:], []byte(scope.Name), []byte{0, 0}, []byte(key)))
+	copy(of[:], sum[:])
+	return of
 }
 
 // Size implements commit.Item.
