@@ -162,7 +162,7 @@ var stateCalls = []call{
 	{name: "State.Read/shared", reads: true, args: func(f *fixture) args { return args{[]repo.Scope{f.shared()}} }},
 	{name: "State.List", reads: true, args: func(f *fixture) args { return args{f.own(), "", repo.Page{}} }},
 	{name: "State.List/shared", reads: true, args: func(f *fixture) args { return args{f.shared(), "", repo.Page{}} }},
-	{name: "State.Change", trips: 2, args: func(f *fixture) args {
+	{name: "State.Change", trips: 3, inTx: 2, args: func(f *fixture) args {
 		scope := repo.Scope{SessionID: f.session()}
 		return args{fullChanges(scope), []repo.ScopeVersion{{Scope: scope}}}
 	}},

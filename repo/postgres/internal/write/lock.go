@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
@@ -30,7 +31,7 @@ const (
 func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
 	limit := func() {
 		if waits.brief {
-			p.Add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q, briefly) })
+			limitWait(ctx, p, briefly, &l.lockTimeout)
 		}
 	}
 	if waits.sessions {
@@ -45,6 +46,18 @@ func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
 	l.lockWork(ctx, p, waits.sessions)
 }
 
+// limitWait adds the statement that bounds the rest of the transaction's waits. was, if it is not nil, gets the setting
+// before that, unless it has it already.
+func limitWait(ctx context.Context, p *conn.Pipeline, bound string, was **int64) {
+	p.Add(func(q db.DBTX) error {
+		rows, err := queries.TurnLimitWait(ctx, q, bound)
+		if was != nil && *was == nil && len(rows) > 0 {
+			*was = &rows[0].Was
+		}
+		return err
+	})
+}
+
 func (l *ledger) lockCounters(ctx context.Context, p *conn.Pipeline, waits bool) {
 	sessions := sortedIDs(l.counters)
 	if len(sessions) > 0 && waits {
@@ -54,7 +67,7 @@ func (l *ledger) lockCounters(ctx context.Context, p *conn.Pipeline, waits bool)
 		p.Add(func(q db.DBTX) error {
 			rows, err := queries.TurnLockCounters(ctx, q, db.TurnLockCountersParams{
 				SessionIds: sessions,
-				Hints:      convert.Each(sessions, l.hintOf),
+				Hints:      convert.Each(sessions, func(id pgtype.UUID) pgtype.TID { return l.hintOf(id.Bytes) }),
 			})
 			for _, row := range rows {
 				if row.Locked && waits {
@@ -73,12 +86,12 @@ func (l *ledger) lockCounters(ctx context.Context, p *conn.Pipeline, waits bool)
 	}
 }
 
-// hintOf returns where a session's counter may be.
-func (l *ledger) hintOf(id pgtype.UUID) pgtype.TID {
+// hintOf returns where a row may be.
+func (l *ledger) hintOf(key repo.ID) pgtype.TID {
 	if l.hints == nil {
 		return pgtype.TID{}
 	}
-	return l.hints.Of(id.Bytes)
+	return l.hints.Of(key)
 }
 
 func (l *ledger) lockUsages(ctx context.Context, p *conn.Pipeline, waits bool) {
@@ -108,16 +121,54 @@ func (l *ledger) lockScopes(ctx context.Context, p *conn.Pipeline, waits waiting
 	case waits.creates:
 		LockScopes(ctx, p, scopes)
 	case waits.scopes:
-		p.Add(func(q db.DBTX) error { return awaitScopes(ctx, q, scopes) })
+		p.Add(func(q db.DBTX) error {
+			return queries.TurnAwaitScopes(ctx, q, db.TurnAwaitScopesParams(l.scopesAt(scopes)))
+		})
 	}
+	l.findScopes(ctx, p, scopes, waits.scopes)
+}
+
+// create makes the rows of scopes that have none, unless their turn has no session. It waits briefly for another transaction that does. A scope that has
+// got values meanwhile, which were not read, is left as one without a row.
+func (l *ledger) create(ctx context.Context, pg *pgx.Conn, turns []*Turn) error {
+	rows := map[repo.Scope]*scopeRow{}
+	for _, a := range turns {
+		for _, s := range a.State.Scopes {
+			if l.scopes[s.Scope] == nil && (a.SessionID.IsZero() || l.counters[a.SessionID] != nil) {
+				rows[s.Scope] = nil
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	missing := sortedScopes(rows)
+	p := &conn.Pipeline{}
+	limitWait(ctx, p, briefly, &l.lockTimeout)
+	LockScopes(ctx, p, missing)
+	l.findScopes(ctx, p, missing, true)
+	err := p.Send(ctx, pg)
+	for _, scope := range missing {
+		if row := l.scopes[scope]; row != nil && row.version > 0 {
+			l.scopes[scope] = nil
+		}
+	}
+	return err
+}
+
+// findScopes adds the statement that locks rows and returns what they have.
+func (l *ledger) findScopes(ctx context.Context, p *conn.Pipeline, scopes []repo.Scope, awaited bool) {
 	p.Add(func(q db.DBTX) error {
-		rows, err := queries.TurnLockScopes(ctx, q, db.TurnLockScopesParams(convert.Scopes(scopes)))
+		rows, err := queries.TurnLockScopes(ctx, q, l.scopesAt(scopes))
 		for _, row := range rows {
-			if row.Locked && waits.scopes {
+			if row.Locked && awaited {
 				continue // it was erased during the wait
 			}
 			l.scopes[scopes[row.Place-1]] = &scopeRow{
-				id: row.ID, version: row.Version, hint: row.Hint, locked: row.Locked,
+				id: row.ID, version: row.Version, stored: row.Version, hint: row.Hint, locked: row.Locked,
+			}
+			if l.lockTimeout == nil {
+				l.lockTimeout = &row.LockTimeout
 			}
 			if row.Now.After(l.now) {
 				l.now = row.Now
@@ -125,10 +176,6 @@ func (l *ledger) lockScopes(ctx context.Context, p *conn.Pipeline, waits waiting
 		}
 		return err
 	})
-}
-
-func awaitScopes(ctx context.Context, q db.DBTX, scopes []repo.Scope) error {
-	return queries.TurnAwaitScopes(ctx, q, db.TurnAwaitScopesParams(convert.Scopes(scopes)))
 }
 
 // sortedScopes returns the scopes in the order in which they are locked.

@@ -127,8 +127,11 @@ func (w *writer) sendTurns(ctx context.Context, q db.DBTX, tasks []*task) (func(
 	pg := q.(conn.Alone).Conn
 	defer conn.RollbackOpen(ctx, pg)
 	l, err := w.lock(ctx, pg, tasks)
-	if w.awaits && conn.HasCode(err, conn.LockNotAvailable) {
-		// A scope is locked for longer than a group's wait. Find out which.
+	if err == nil {
+		err = l.create(ctx, pg, turnsOf(tasks))
+	}
+	if conn.HasCode(err, conn.LockNotAvailable) && !w.Waits || conn.Violates(err, convert.StateSession) {
+		// A scope is locked, or being created, for longer than a group's wait. Find out which.
 		w.awaits = false
 		conn.RollbackOpen(ctx, pg)
 		l, err = w.lock(ctx, pg, tasks)
@@ -187,7 +190,7 @@ func (w *writer) settle(tasks []*task, l *ledger, decided map[*task]decision) {
 			t.Item.Skip()
 			w.Done(t, errScopeLocked) // it leaves the groups
 		case d.verdict == locked:
-			w.Locked(t, l.patienceOf(t.Key))
+			w.Locked(t, l.patienceOf(t.Item))
 		case d.verdict == deferred && w.Waits:
 			deferrals = append(deferrals, t)
 		case d.verdict == deferred:
