@@ -196,12 +196,12 @@ WITH RECURSIVE forks AS (
     WHERE m.session_id = @id::uuid AND m.sequence > @after_sequence
         AND NOT (SELECT k.held FROM kept k) AND (SELECT true FROM session_branches b
             WHERE b.parent_id = @id::uuid LIMIT 1)
-        AND (m.content <> 'erased' OR m.payload IS NOT NULL OR m.metadata::text <> '{}'
-            OR coalesce(m.kind, m.call_id, m.counter) IS NOT NULL OR m.tokens IS NOT NULL)
+        AND (m.kind IS DISTINCT FROM 'redacted' OR m.call_id IS NOT NULL OR m.content <> 'erased')
     ORDER BY m.sequence LIMIT @max_rows
 ), erased AS (
     UPDATE messages m
-    SET content = 'erased', kind = NULL, call_id = NULL, metadata = '{}', payload = NULL, tokens = NULL, counter = NULL
+    SET content = 'erased', kind = 'redacted', call_id = NULL, metadata = '{}', payload = NULL, tokens = NULL,
+        counter = NULL
     WHERE m.session_id = @id::uuid AND m.sequence = ANY (ARRAY(SELECT p.sequence FROM page p))
     RETURNING m.sequence
 )

@@ -68,6 +68,7 @@ func normalizeMessage(m *repo.NewMessage) error {
 		normalizeObject("metadata", &m.Metadata),
 		invalidIf(isBlank(m), "content", "is empty"),
 		checkNames(name{"kind", m.Kind}),
+		invalidIf(m.Kind == repo.KindRedacted, "kind", "is that of redacted messages"),
 		checkText("call_id", m.CallID, limits.MaxUserIDBytes),
 		invalidIf(m.Tokens < 0 || m.Tokens > math.MaxInt32, "tokens", "is negative, or above 2^31-1"),
 		checkNames(name{"counter", m.Counter}),
@@ -119,7 +120,14 @@ func CheckCallID(callID string) error {
 
 // MessageConflict returns an error that says how the stored message differs from the one that appending the normalized
 // m would store, or nil. It does not compare the tokens: a caller that appends a message again may count otherwise.
+// Of what is redacted it knows only the role.
 func MessageConflict(m repo.NewMessage, stored repo.Message) error {
+	if stored.Kind == repo.KindRedacted {
+		m = repo.NewMessage{
+			ID: m.ID, Role: m.Role, Content: stored.Content, Metadata: stored.Metadata, Kind: stored.Kind,
+			CallID: stored.CallID, OccurredAt: stored.OccurredAt,
+		}
+	}
 	return conflict(repo.ExistsError{Kind: "message", SessionID: stored.SessionID, ID: m.ID},
 		difference{"role", m.Role != stored.Role},
 		difference{"content", m.Content != stored.Content},

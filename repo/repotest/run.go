@@ -95,6 +95,7 @@ func repositoryGroups() []group {
 		{"Deletion", deletionTests()},
 		{"History", historyTests()},
 		{"HistoryEdges", historyEdgeTests()},
+		{"Redact", redactTests()},
 		{"Update", updateTests()},
 		{"Usage", usageTests()},
 		{"List", listTests()},
