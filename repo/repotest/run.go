@@ -142,6 +142,7 @@ func raceGroups() []group {
 		{"Follow", followTests()},
 		{"MadeAgain", madeAgainTests()},
 		{"DeletionRaces", deletionRaces()},
+		{"RedactRaces", redactRaceTests()},
 		{"PlanRaces", planRaceTests()},
 		{"ClaimRaces", claimRaceTests()},
 		{"StateRaces", stateRaceTests()},
