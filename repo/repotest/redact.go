@@ -53,8 +53,8 @@ func wantRedacted(t *testing.T, got, before repo.Message) {
 	wantMessages(t, []repo.Message{got}, []repo.Message{before})
 }
 
-// Guarantee: Privacy: A redacted message keeps its place and says nothing, wherever it is read.
-// Guarantee: Privacy: The audit trail has who redacted messages, and why.
+// Guarantee: Deletion: A redacted message keeps its place and says nothing, wherever it is read.
+// Guarantee: Deletion: The audit trail has who redacted messages, and why.
 func testRedactMessages(t *testing.T, r repo.Repositories) {
 	s := r.Sessions()
 	id := create(t, s)
@@ -87,7 +87,7 @@ func testRedactMessages(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// Guarantee: Privacy: Redacting a message again changes nothing, and is not recorded again.
+// Guarantee: Deletion: Redacting a message again changes nothing, and is not recorded again.
 func testRedactRepeated(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	appendTo(t, s, id, leaked(), user("b"), user("c"))
@@ -102,7 +102,7 @@ func testRedactRepeated(t *testing.T, s repo.Sessions) {
 	}
 }
 
-// Guarantee: Privacy: A call that stored a redacted message is answered as before, whatever it says.
+// Guarantee: Deletion: A call that stored a redacted message is answered as before, whatever it says.
 func testRedactRetries(t *testing.T, s repo.Sessions) {
 	id, message := create(t, s), leaked()
 	appendTo(t, s, id, message, user("with it"))
@@ -136,7 +136,7 @@ func testRedactRetries(t *testing.T, s repo.Sessions) {
 	wantMessages(t, readAll(t, s, id), before)
 }
 
-// Guarantee: Privacy: A redacted message is gone from all forks, also of deleted sessions.
+// Guarantee: Deletion: A redacted message is gone from all forks, also of deleted sessions.
 func testRedactForks(t *testing.T, s repo.Sessions) {
 	fork := func(of repo.ID, at int64) repo.ID {
 		t.Helper()
@@ -222,7 +222,7 @@ func testRedactBranch(t *testing.T, s repo.Sessions) {
 	}
 }
 
-// Guarantee: Privacy: A legal hold refuses redactions, also of messages of its forks.
+// Guarantee: Deletion: A legal hold refuses redactions, also of messages of its forks.
 func testRedactHeld(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	appendTo(t, s, id, leaked(), leaked())
@@ -270,7 +270,7 @@ func testRedactInvalid(t *testing.T, s repo.Sessions) {
 	redact(t, s, id, many[:1000]...) // of which none is another one
 }
 
-// Guarantee: Privacy: Exports have redacted messages as such, and imports keep them so.
+// Guarantee: Deletion: Exports have redacted messages as such, and imports keep them so.
 func testRedactExport(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	appendTo(t, s, id, leaked(), leaked(), user("c"))
@@ -284,7 +284,7 @@ func testRedactExport(t *testing.T, s repo.Sessions) {
 	wantSame(t, "messages after the import", int64(len(readAll(t, s, id))), int64(4))
 }
 
-// Guarantee: Privacy: What has streamed a redacted message is gone with it.
+// Guarantee: Deletion: What has streamed a redacted message is gone with it.
 func testRedactStreams(t *testing.T, r repo.Repositories) {
 	s := r.Sessions()
 	id := create(t, s)

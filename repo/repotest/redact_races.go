@@ -56,7 +56,7 @@ func redactedAtOnce(t *testing.T, r repo.Repositories, call redacting) (entries 
 	return entries
 }
 
-// Guarantee: Privacy: Of several redactions of a message at once one is recorded.
+// Guarantee: Deletion: Of several redactions of a message at once one is recorded.
 func testRedactOnce(t *testing.T, r repo.Repositories) {
 	s := r.Sessions()
 	wantSame(t, "entries", redactedAtOnce(t, r, func(id repo.ID, sequence int64) error {
@@ -82,7 +82,7 @@ func testRedactOnce(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// Guarantee: Privacy: Followers learn once and in order that messages were redacted.
+// Guarantee: Deletion: Followers learn once and in order that messages were redacted.
 func testRedactFollow(t *testing.T, s repo.Sessions) {
 	id := create(t, s)
 	stored := appendTo(t, s, id, leaked(), user("b"))

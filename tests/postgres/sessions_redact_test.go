@@ -64,7 +64,7 @@ func spilledIn(t *testing.T, store *agentstore.Store) (found []string) {
 	return found
 }
 
-// Guarantee: Privacy: No row of any table has what a redacted message said.
+// Guarantee: Deletion: No row of any table has what a redacted message said.
 func TestRedactedIsNowhere(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})
@@ -118,7 +118,7 @@ func TestRedactedIsNowhere(t *testing.T) {
 }
 
 // A view does not redact what another namespace has, which the whole store has forked into it.
-// Guarantee: Privacy: A view redacts no message of another namespace.
+// Guarantee: Deletion: A view redacts no message of another namespace.
 func TestRedactInAView(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})
