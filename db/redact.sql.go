@@ -15,8 +15,7 @@ const redactFind = `-- name: RedactFind :many
 WITH RECURSIVE path AS MATERIALIZED (
     SELECT $1::uuid AS owner, 0::bigint AS low, 9223372036854775807 AS high
     UNION ALL
-    SELECT p.owner, p.low, p.high
-    FROM session_branches b, session_path(b.session_id, b.base - 1, NULL, NULL, NULL) AS p (owner, low, high)
+    SELECT p.owner, p.low, p.high FROM session_branches b, session_path($1::uuid, b.base - 1, NULL, NULL, NULL) AS p (owner, low, high)
     WHERE b.session_id = $1::uuid AND b.base > 0
 ), found AS MATERIALIZED (
     SELECT p.owner, m.sequence, m.done FROM unnest($2::bigint[]) AS n (sequence), path p, LATERAL (
@@ -29,13 +28,14 @@ WITH RECURSIVE path AS MATERIALIZED (
     SELECT h.owner, b.session_id FROM family h, LATERAL (SELECT session_branches.session_id FROM session_branches
         WHERE session_branches.parent_id = h.id OFFSET 0) AS b
 ), judged AS MATERIALIZED (
-    SELECT h.owner, bool_or(session_held(NULL, h.id)) AS held, bool_or(EXISTS (
-        SELECT FROM sessions s WHERE s.id = h.id AND s.namespace <> $3::text
-            AND (h.id = h.owner OR NOT EXISTS (SELECT FROM sessions o WHERE o.id = h.owner)))) AS elsewhere
+    SELECT h.owner, bool_or(session_held(NULL, h.id)) AS held,
+        EXISTS (SELECT FROM sessions s WHERE s.id = h.owner AND s.namespace <> $3::text)
+        OR EXISTS (SELECT FROM session_ids i WHERE i.id = h.owner
+            AND i.namespace_hash <> hashtextextended($3::text, 0)) AS elsewhere
     FROM family h GROUP BY h.owner
 )
 SELECT f.owner::uuid AS owner, f.sequence::bigint AS sequence, f.done::boolean AS done, j.held::boolean AS held,
-    j.elsewhere::boolean AS elsewhere, EXISTS (SELECT FROM sessions s WHERE s.id = f.owner) AS exists
+    j.elsewhere::boolean AS elsewhere
 FROM found f JOIN judged j ON j.owner = f.owner
 `
 
@@ -51,12 +51,11 @@ type RedactFindRow struct {
 	Done      bool
 	Held      bool
 	Elsewhere bool
-	Exists    bool
 }
 
-// Index: session_branches_pkey, messages_pkey, session_branches_parent_id_idx, session_holds_pkey. Those of a session's
-// messages that have the sequences, each with the session whose it is: of another one it has its path. held: a hold
-// keeps that session or a fork of it. elsewhere: that session is not of the view, or, if it is deleted, one of the forks.
+// Index: session_branches_pkey, messages_pkey, session_branches_parent_id_idx, session_holds_pkey, session_ids_pkey.
+// Those of a session's messages that have the sequences, each with the session whose it is: of another one it has its
+// path. held: a hold keeps that session or a fork of it. elsewhere: that session is, or was, not of the view.
 func (q *Queries) RedactFind(ctx context.Context, db DBTX, arg RedactFindParams) ([]RedactFindRow, error) {
 	rows, err := db.Query(ctx, redactFind, arg.ID, arg.Sequences, arg.View)
 	if err != nil {
@@ -72,7 +71,6 @@ func (q *Queries) RedactFind(ctx context.Context, db DBTX, arg RedactFindParams)
 			&i.Done,
 			&i.Held,
 			&i.Elsewhere,
-			&i.Exists,
 		); err != nil {
 			return nil, err
 		}
@@ -85,10 +83,17 @@ func (q *Queries) RedactFind(ctx context.Context, db DBTX, arg RedactFindParams)
 }
 
 const redactMessages = `-- name: RedactMessages :many
-UPDATE messages m SET content = 'erased', kind = 'redacted', metadata = '{}', payload = NULL, tokens = NULL,
-    counter = NULL
-WHERE m.session_id = $1 AND m.sequence = ANY ($2::bigint[]) AND m.kind IS DISTINCT FROM 'redacted'
-RETURNING m.sequence
+WITH redacted AS (
+    UPDATE messages m SET content = 'erased', kind = 'redacted', metadata = '{}', payload = NULL, tokens = NULL,
+        counter = NULL
+    WHERE m.session_id = $1 AND m.sequence = ANY ($2::bigint[]) AND m.kind IS DISTINCT FROM 'redacted'
+    RETURNING m.sequence
+), digests AS (
+    UPDATE session_turns t SET digest = decode(repeat('00', 32), 'hex')
+    WHERE t.session_id = $1 AND EXISTS (SELECT FROM redacted r WHERE r.sequence >= t.first_sequence
+        AND r.sequence < t.first_sequence + t.message_count)
+)
+SELECT r.sequence FROM redacted r
 `
 
 type RedactMessagesParams struct {
@@ -96,7 +101,8 @@ type RedactMessagesParams struct {
 	Sequences []int64
 }
 
-// Index: messages_pkey. Redacts messages of a session, which may be deleted, and returns those that were not yet.
+// Index: messages_pkey, session_turns_pkey. Redacts messages of a session, which may be deleted, returns those that
+// were not yet, and takes the digests of their turns: rules.RedactedDigest.
 func (q *Queries) RedactMessages(ctx context.Context, db DBTX, arg RedactMessagesParams) ([]int64, error) {
 	rows, err := db.Query(ctx, redactMessages, arg.Owner, arg.Sequences)
 	if err != nil {
@@ -172,21 +178,4 @@ func (q *Queries) RedactStreams(ctx context.Context, db DBTX, sessionIds []pgtyp
 		return nil, err
 	}
 	return items, nil
-}
-
-const redactTurns = `-- name: RedactTurns :exec
-UPDATE session_turns t SET digest = decode(repeat('00', 32), 'hex')
-WHERE t.session_id = $1 AND EXISTS (SELECT FROM unnest($2::bigint[]) AS n (sequence)
-    WHERE n.sequence >= t.first_sequence AND n.sequence < t.first_sequence + t.message_count)
-`
-
-type RedactTurnsParams struct {
-	Owner     pgtype.UUID
-	Sequences []int64
-}
-
-// Index: session_turns_pkey. Takes the digests of the turns that have one of these messages: rules.RedactedDigest.
-func (q *Queries) RedactTurns(ctx context.Context, db DBTX, arg RedactTurnsParams) error {
-	_, err := db.Exec(ctx, redactTurns, arg.Owner, arg.Sequences)
-	return err
 }

@@ -386,8 +386,7 @@ WITH found AS MATERIALIZED (
 ), altered AS (
     UPDATE plans p
     SET error_message = CASE WHEN (j.failed OR j.used) AND p.error_message IS NOT NULL THEN 'erased'
-        ELSE p.error_message END,
-        error_details = CASE WHEN NOT (j.failed OR j.used) THEN p.error_details END,
+        ELSE p.error_message END, error_details = CASE WHEN NOT (j.failed OR j.used) THEN p.error_details END,
         cancel_reason = CASE WHEN (j.cancelled OR j.used) AND p.cancel_reason IS NOT NULL THEN 'erased'
             ELSE p.cancel_reason END,
         last_checkpoint_id = CASE WHEN NOT j.ran THEN p.last_checkpoint_id END,

@@ -1,12 +1,11 @@
 -- name: RedactFind :many
--- Index: session_branches_pkey, messages_pkey, session_branches_parent_id_idx, session_holds_pkey. Those of a session's
--- messages that have the sequences, each with the session whose it is: of another one it has its path. held: a hold
--- keeps that session or a fork of it. elsewhere: that session is not of the view, or, if it is deleted, one of the forks.
+-- Index: session_branches_pkey, messages_pkey, session_branches_parent_id_idx, session_holds_pkey, session_ids_pkey.
+-- Those of a session's messages that have the sequences, each with the session whose it is: of another one it has its
+-- path. held: a hold keeps that session or a fork of it. elsewhere: that session is, or was, not of the view.
 WITH RECURSIVE path AS MATERIALIZED (
     SELECT @id::uuid AS owner, 0::bigint AS low, 9223372036854775807 AS high
     UNION ALL
-    SELECT p.owner, p.low, p.high
-    FROM session_branches b, session_path(b.session_id, b.base - 1, NULL, NULL, NULL) AS p (owner, low, high)
+    SELECT p.* FROM session_branches b, session_path(@id::uuid, b.base - 1, NULL, NULL, NULL) AS p (owner, low, high)
     WHERE b.session_id = @id::uuid AND b.base > 0
 ), found AS MATERIALIZED (
     SELECT p.owner, m.sequence, m.done FROM unnest(@sequences::bigint[]) AS n (sequence), path p, LATERAL (
@@ -19,27 +18,30 @@ WITH RECURSIVE path AS MATERIALIZED (
     SELECT h.owner, b.session_id FROM family h, LATERAL (SELECT session_branches.session_id FROM session_branches
         WHERE session_branches.parent_id = h.id OFFSET 0) AS b
 ), judged AS MATERIALIZED (
-    SELECT h.owner, bool_or(session_held(NULL, h.id)) AS held, bool_or(EXISTS (
-        SELECT FROM sessions s WHERE s.id = h.id AND s.namespace <> sqlc.narg(view)::text
-            AND (h.id = h.owner OR NOT EXISTS (SELECT FROM sessions o WHERE o.id = h.owner)))) AS elsewhere
+    SELECT h.owner, bool_or(session_held(NULL, h.id)) AS held,
+        EXISTS (SELECT FROM sessions s WHERE s.id = h.owner AND s.namespace <> sqlc.narg(view)::text)
+        OR EXISTS (SELECT FROM session_ids i WHERE i.id = h.owner
+            AND i.namespace_hash <> hashtextextended(sqlc.narg(view)::text, 0)) AS elsewhere
     FROM family h GROUP BY h.owner
 )
 SELECT f.owner::uuid AS owner, f.sequence::bigint AS sequence, f.done::boolean AS done, j.held::boolean AS held,
-    j.elsewhere::boolean AS elsewhere, EXISTS (SELECT FROM sessions s WHERE s.id = f.owner) AS exists
+    j.elsewhere::boolean AS elsewhere
 FROM found f JOIN judged j ON j.owner = f.owner;
 
 -- name: RedactMessages :many
--- Index: messages_pkey. Redacts messages of a session, which may be deleted, and returns those that were not yet.
-UPDATE messages m SET content = 'erased', kind = 'redacted', metadata = '{}', payload = NULL, tokens = NULL,
-    counter = NULL
-WHERE m.session_id = @owner AND m.sequence = ANY (@sequences::bigint[]) AND m.kind IS DISTINCT FROM 'redacted'
-RETURNING m.sequence;
-
--- name: RedactTurns :exec
--- Index: session_turns_pkey. Takes the digests of the turns that have one of these messages: rules.RedactedDigest.
-UPDATE session_turns t SET digest = decode(repeat('00', 32), 'hex')
-WHERE t.session_id = @owner AND EXISTS (SELECT FROM unnest(@sequences::bigint[]) AS n (sequence)
-    WHERE n.sequence >= t.first_sequence AND n.sequence < t.first_sequence + t.message_count);
+-- Index: messages_pkey, session_turns_pkey. Redacts messages of a session, which may be deleted, returns those that
+-- were not yet, and takes the digests of their turns: rules.RedactedDigest.
+WITH redacted AS (
+    UPDATE messages m SET content = 'erased', kind = 'redacted', metadata = '{}', payload = NULL, tokens = NULL,
+        counter = NULL
+    WHERE m.session_id = @owner AND m.sequence = ANY (@sequences::bigint[]) AND m.kind IS DISTINCT FROM 'redacted'
+    RETURNING m.sequence
+), digests AS (
+    UPDATE session_turns t SET digest = decode(repeat('00', 32), 'hex')
+    WHERE t.session_id = @owner AND EXISTS (SELECT FROM redacted r WHERE r.sequence >= t.first_sequence
+        AND r.sequence < t.first_sequence + t.message_count)
+)
+SELECT r.sequence FROM redacted r;
 
 -- name: RedactStreams :many
 -- Index: streams_session_id_status_id_idx. Lets the streams of sessions expire for ever, and returns their ids. Whoever

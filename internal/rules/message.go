@@ -122,14 +122,11 @@ func CheckCallID(callID string) error {
 // m would store, or nil. It does not compare the tokens: a caller that appends a message again may count otherwise.
 // Of what is redacted it knows only the role.
 func MessageConflict(m repo.NewMessage, stored repo.Message) error {
+	exists, role := repo.ExistsError{Kind: "message", SessionID: stored.SessionID, ID: m.ID}, m.Role != stored.Role
 	if stored.Kind == repo.KindRedacted {
-		m = repo.NewMessage{
-			ID: m.ID, Role: m.Role, Content: stored.Content, Metadata: stored.Metadata, Kind: stored.Kind,
-			CallID: stored.CallID, OccurredAt: stored.OccurredAt,
-		}
+		return conflict(exists, difference{"role", role})
 	}
-	return conflict(repo.ExistsError{Kind: "message", SessionID: stored.SessionID, ID: m.ID},
-		difference{"role", m.Role != stored.Role},
+	return conflict(exists, difference{"role", role},
 		difference{"content", m.Content != stored.Content},
 		difference{"metadata", !jsonvalue.Equal(m.Metadata, stored.Metadata)},
 		difference{"payload", (m.Payload == nil) != (stored.Payload == nil) || !bytes.Equal(m.Payload, stored.Payload)},
@@ -157,19 +154,8 @@ func AppendConflict(sessionID repo.ID, messages []repo.NewMessage, stored []repo
 // StoredMessage returns the message that the normalized m becomes.
 func StoredMessage(m repo.NewMessage, sessionID repo.ID, sequence int64, createdAt time.Time) repo.Message {
 	return repo.Message{
-		SessionID:  sessionID,
-		ID:         m.ID,
-		Sequence:   sequence,
-		Follows:    sequence - 1,
-		Role:       m.Role,
-		Content:    m.Content,
-		Metadata:   m.Metadata,
-		Payload:    m.Payload,
-		Kind:       m.Kind,
-		CallID:     m.CallID,
-		Tokens:     m.Tokens,
-		Counter:    m.Counter,
-		OccurredAt: m.OccurredAt,
-		CreatedAt:  createdAt,
+		SessionID: sessionID, ID: m.ID, Sequence: sequence, Follows: sequence - 1, Role: m.Role, Content: m.Content,
+		Metadata: m.Metadata, Payload: m.Payload, Kind: m.Kind, CallID: m.CallID, Tokens: m.Tokens, Counter: m.Counter,
+		OccurredAt: m.OccurredAt, CreatedAt: createdAt,
 	}
 }

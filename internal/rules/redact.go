@@ -3,24 +3,22 @@ package rules
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 
-	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
 // NormalizeRedaction checks what Redact is given, and returns the sequences ascending, each once.
 func NormalizeRedaction(sequences []int64, by repo.Cause) ([]int64, error) {
-	err := cmp.Or(
+	_, err := NormalizeCause(by, repo.TransitionCancel)
+	err = cmp.Or(
 		invalidIf(len(sequences) == 0, "sequences", "is empty"),
 		checkEach("sequences", len(sequences), repo.MaxPageSize, func(field string, i int) error {
 			return CheckSequence(field, sequences[i])
 		}),
-		checkNames(name{"actor", by.Actor}),
-		invalidIf(by.Reason == "", "reason", "is empty"),
-		checkText("reason", by.Reason, limits.MaxTextBytes),
-		invalidIf(by.Version != 0 || by.Details != nil || by.Delay != 0 || by.Final || by.Fence != 0, "by",
-			"has more than an actor and a reason"),
+		invalidIf(by.Version != 0 || by.Fence != 0, "by", "has more than an actor and a reason"),
+		err,
 	)
 	return slices.Compact(slices.Sorted(slices.Values(sequences))), err
 }
@@ -31,7 +29,7 @@ type Redactable struct {
 	Sequence int64
 	Done     bool // it is redacted
 	Held     bool // a hold keeps the owner, or one of its forks
-	Foreign  bool // it is of another namespace than the view
+	Foreign  bool // the owner is, or was, of another namespace than the view
 }
 
 // Redactions returns what is to be redacted of which session. found are those that there are of the sequences.
@@ -55,6 +53,14 @@ func Redactions(id repo.ID, sequences []int64, found []Redactable) (map[repo.ID]
 	return of, nil
 }
 
+// RedactionNews is what followers are told: those of each session whose messages are redacted of its own ones, and
+// those of the session for which it was asked of all.
+func RedactionNews(id repo.ID, of map[repo.ID][]int64) map[repo.ID][]int64 {
+	told := maps.Clone(of)
+	told[id] = slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(of))...)))
+	return told
+}
+
 // Redacted returns a message of which only its place is left.
 func Redacted(m repo.Message) repo.Message {
 	m.Content, m.Kind, m.Metadata, m.Payload = "erased", repo.KindRedacted, json.RawMessage(`{}`), nil
@@ -62,24 +68,11 @@ func Redacted(m repo.Message) repo.Message {
 	return m
 }
 
-// Erased is Redacted for an erasure, which leaves no CallID either.
-func Erased(m repo.Message) repo.Message {
-	m.CallID = ""
-	return Redacted(m)
-}
-
-// RedactionTurn is what tells the followers of a session that messages are redacted.
+// RedactionTurn is what tells the followers of a session.
 func RedactionTurn(id repo.ID, sequences []int64) *Turn {
 	message := repo.NewMessage{ID: repo.NewID(), Role: repo.RoleSystem, Kind: repo.KindRedacted}
 	message.Metadata, _ = json.Marshal(map[string][]int64{"sequences": sequences}) //nolint:errchkjson // they are numbers
 	return &Turn{SessionID: id, Messages: []repo.NewMessage{message}, Unfenced: true}
-}
-
-// CheckRedacted checks a message of a document that says that it is redacted, or tells of that.
-func CheckRedacted(m repo.Message) error {
-	is := m.Content == "erased" && !hasMember(m.Metadata) || m.Content == "" && hasMember(m.Metadata)
-	return invalidIf(m.Kind == repo.KindRedacted && (!is || m.Payload != nil || m.Tokens != 0), "kind",
-		"is that of redacted messages, but there is more of it")
 }
 
 // IsRedaction reports whether a message tells that others are redacted, and says nothing itself.

@@ -31,7 +31,10 @@ func (r remover) Forget(ctx context.Context, person removal.Person) (removal.For
 			isKept := t.kept(id) > 0
 			f.Texts += t.replaceMessages(id, func(m *repo.Message) bool {
 				return isKept && (m.Kind != repo.KindRedacted || m.CallID != "" || rules.IsRedaction(*m))
-			}, rules.Erased)
+			}, func(m repo.Message) repo.Message {
+				m.CallID = ""
+				return rules.Redacted(m)
+			})
 		}
 		for _, name := range person.Names {
 			f.forgetPlans(name)

@@ -3,7 +3,6 @@ package memory
 import (
 	"cmp"
 	"context"
-	"maps"
 	"math"
 	"slices"
 
@@ -14,68 +13,47 @@ import (
 
 func (s sessions) Redact(ctx context.Context, id repo.ID, sequences []int64, by repo.Cause) error {
 	sequences, err := rules.NormalizeRedaction(sequences, by)
-	_, err = runOn(ctx, unless(err, s.write), s.session, id, func(t *tables, r *sessionRow) (none struct{}, err error) {
+	return exec(ctx, unless(err, s.write), func(t *tables) error {
+		r, err := s.session(t, id)
+		if err != nil {
+			return err
+		}
 		of, err := rules.Redactions(id, sequences, s.redactable(t, r, sequences))
 		if err != nil || len(of) == 0 {
-			return none, err
+			return err
 		}
-		var all []int64
 		for owner, some := range of {
 			t.replaceMessages(owner, func(m *repo.Message) bool { return slices.Contains(some, m.Sequence) },
 				rules.Redacted)
-			all = append(all, some...)
 		}
-		slices.Sort(all)
-		told := maps.Clone(of)
-		told[id] = all
+		told := rules.RedactionNews(id, of)
 		t.expireStreams(func(row *streamRow) bool { return told[row.Session] != nil })
 		t.removeStreams(t.now(), math.MaxInt)
 		for owner, some := range told {
-			if t.sessions.get(owner) == nil {
-				continue
-			}
-			if _, err := (sessions{s.handle}).appendTurn(ctx, t, rules.RedactionTurn(owner, some)); err != nil {
-				return none, err
+			if t.sessions.get(owner) != nil {
+				_, err = s.appendTurn(ctx, t, rules.RedactionTurn(owner, some))
 			}
 		}
 		t.recordEvent(t.now(), repo.AuditEntry{
 			Type: events.EntityDeleted, Namespace: r.Namespace, SessionID: id, Actor: by.Actor,
-			Details: rules.RedactionDetails(all, by.Reason),
+			Details: rules.RedactionDetails(told[id], by.Reason),
 		})
-		return none, nil
+		return err
 	})
-	return err
 }
 
 // redactable returns those messages of a session that have the sequences.
 func (s sessions) redactable(t *tables, r *sessionRow, sequences []int64) (found []rules.Redactable) {
-	held, foreign := map[repo.ID]bool{}, map[repo.ID]bool{}
 	for _, sequence := range sequences {
-		m, _ := r.at(sequence)
-		if m == nil {
-			continue
+		if m, _ := r.at(sequence); m != nil {
+			namespace := t.namespaceOf(m.SessionID)
+			found = append(found, rules.Redactable{
+				Owner: m.SessionID, Sequence: sequence, Done: m.Kind == repo.KindRedacted,
+				Held: t.heldMessages(m.SessionID), Foreign: namespace != "" && !rules.IsInView(s.options.view, namespace),
+			})
 		}
-		owner := m.SessionID
-		if _, known := held[owner]; !known {
-			held[owner], foreign[owner] = t.heldMessages(owner), !s.reaches(t, owner)
-		}
-		found = append(found, rules.Redactable{
-			Owner: owner, Sequence: sequence, Done: m.Kind == repo.KindRedacted, Held: held[owner],
-			Foreign: foreign[owner],
-		})
 	}
 	return found
-}
-
-// reaches reports whether a session's messages are the view's: those of a deleted one are if all forks are that have
-// some of them.
-func (s sessions) reaches(t *tables, owner repo.ID) bool {
-	if r := t.sessions.get(owner); r != nil {
-		return rules.IsInView(s.options.view, r.Namespace)
-	}
-	return len(t.sessions.where(func(r *sessionRow) bool {
-		return r.hasOf(owner) && !rules.IsInView(s.options.view, r.Namespace)
-	})) == 0
 }
 
 // replaceMessages replaces those messages of a session that match, in its forks as well, and returns their number. Turns

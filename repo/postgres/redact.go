@@ -41,12 +41,9 @@ func (s *sessions) Redact(ctx context.Context, id repo.ID, sequences []int64, by
 func (s *sessions) redact(ctx context.Context, q db.DBTX, id repo.ID, sequences []int64,
 	by repo.Cause,
 ) ([]news, error) {
-	p, rows := &conn.Pipeline{}, []db.RedactFindRow{}
+	p, next, rows := &conn.Pipeline{}, int64(0), []db.RedactFindRow{}
 	p.Add(func(q db.DBTX) error { return queries.HoldGate(ctx, q) })
-	p.Add(func(q db.DBTX) error {
-		_, err := queries.SessionLock(ctx, q, convert.UUID(id))
-		return err
-	})
+	conn.Ask(ctx, p, &next, queries.SessionLock, convert.UUID(id))
 	conn.Ask(ctx, p, &rows, queries.RedactFind, db.RedactFindParams{
 		ID: convert.UUID(id), Sequences: sequences, View: convert.Nullable(s.view),
 	})
@@ -61,24 +58,20 @@ func (s *sessions) redact(ctx context.Context, q db.DBTX, id repo.ID, sequences 
 	if err != nil {
 		return nil, &conn.Answer{Err: err}
 	}
-	told := map[repo.ID][]int64{}
 	for owner, some := range of {
-		some, err := queries.RedactMessages(ctx, q, db.RedactMessagesParams{Owner: convert.UUID(owner), Sequences: some})
-		if err == nil {
-			err = queries.RedactTurns(ctx, q, db.RedactTurnsParams{Owner: convert.UUID(owner), Sequences: some})
-		}
-		switch {
-		case err != nil:
+		if of[owner], err = queries.RedactMessages(ctx, q, db.RedactMessagesParams{
+			Owner: convert.UUID(owner), Sequences: some,
+		}); err != nil {
 			return nil, err
-		case len(some) > 0: // and a fork's call has not redacted them meanwhile
-			told[owner] = some
+		}
+		if len(of[owner]) == 0 { // a fork's call has redacted them meanwhile
+			delete(of, owner)
 		}
 	}
-	if len(told) == 0 {
+	if len(of) == 0 {
 		return nil, nil
 	}
-	told[id] = slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(told))...)))
-	return s.tellRedacted(ctx, q, id, told, by)
+	return s.tellRedacted(ctx, q, id, rules.RedactionNews(id, of), by)
 }
 
 // tellRedacted ends what streams the messages, and tells the followers and the audit trail.
@@ -95,9 +88,7 @@ func (s *sessions) tellRedacted(ctx context.Context, q db.DBTX, id repo.ID, told
 	if err := p.Send(ctx, q); err != nil {
 		return nil, err
 	}
-	for _, stream := range streams {
-		changed = append(changed, grown(stream.Bytes, follow.Look))
-	}
+	changed = convert.Each(streams, func(id pgtype.UUID) news { return grown(id.Bytes, follow.Look) })
 	for _, of := range ids {
 		turn := write.NewTurn(rules.RedactionTurn(of.Bytes, told[of.Bytes]))
 		err := write.InTx(ctx, q, turn)

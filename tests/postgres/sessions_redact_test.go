@@ -149,12 +149,15 @@ func TestRedactInAView(t *testing.T) {
 	if _, err := s.Delete(ctx, parent); err != nil {
 		t.Fatal(err)
 	}
-	refused() // another fork of theirs has it
-	if _, err := s.Delete(ctx, second); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.In("ours").Sessions().Redact(ctx, ours, []int64{0}, redactedBy); err != nil {
+	refused() // it was theirs, and another fork has it
+	if err := store.In("theirs").Sessions().Redact(ctx, second, []int64{0}, redactedBy); err != nil {
 		t.Error(err)
+	}
+	if err := s.Redact(ctx, ours, []int64{0, 1}, redactedBy); !errors.Is(err, repo.ErrNotFound) {
+		t.Errorf("what the fork does not have: %v", err)
+	}
+	if found := spilledIn(t, store); slices.Contains(found, "messages") { // the parts of the deleted session are swept
+		t.Errorf("it is left in %v", found)
 	}
 }
 
