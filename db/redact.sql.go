@@ -29,9 +29,9 @@ WITH RECURSIVE path AS MATERIALIZED (
         WHERE session_branches.parent_id = h.id OFFSET 0) AS b
 ), judged AS MATERIALIZED (
     SELECT h.owner, bool_or(session_held(NULL, h.id)) AS held,
-        EXISTS (SELECT FROM sessions s WHERE s.id = h.owner AND s.namespace <> $3::text)
-        OR EXISTS (SELECT FROM session_ids i WHERE i.id = h.owner
-            AND i.namespace_hash <> hashtextextended($3::text, 0)) AS elsewhere
+        coalesce((SELECT s.namespace <> $3::text FROM sessions s WHERE s.id = h.owner LIMIT 1),
+        (SELECT i.namespace_hash <> hashtextextended($3::text, 0) FROM session_ids i
+            WHERE i.id = h.owner LIMIT 1), false) AS elsewhere
     FROM family h GROUP BY h.owner
 )
 SELECT f.owner::uuid AS owner, f.sequence::bigint AS sequence, f.done::boolean AS done, j.held::boolean AS held,
@@ -53,9 +53,9 @@ type RedactFindRow struct {
 	Elsewhere bool
 }
 
-// Index: session_branches_pkey, messages_pkey, session_branches_parent_id_idx, session_holds_pkey, session_ids_pkey.
-// Those of a session's messages that have the sequences, each with the session whose it is: of another one it has its
-// path. held: a hold keeps that session or a fork of it. elsewhere: that session is, or was, not of the view.
+// Index: session_branches_pkey, messages_pkey, session_branches_parent_id_idx, sessions_pkey, session_ids_pkey. Those
+// of a session's messages that have the sequences, each with the session whose it is: of another one it has its path.
+// held: a hold keeps that session or a fork of it. elsewhere: that session is, or was, not of the view.
 func (q *Queries) RedactFind(ctx context.Context, db DBTX, arg RedactFindParams) ([]RedactFindRow, error) {
 	rows, err := db.Query(ctx, redactFind, arg.ID, arg.Sequences, arg.View)
 	if err != nil {
@@ -101,8 +101,8 @@ type RedactMessagesParams struct {
 	Sequences []int64
 }
 
-// Index: messages_pkey, session_turns_pkey. Redacts messages of a session, which may be deleted, returns those that
-// were not yet, and takes the digests of their turns: rules.RedactedDigest.
+// Index: messages_pkey or messages_session_id_id_key, session_turns_pkey. Redacts messages of a session, which may be
+// deleted, returns those that were not yet, and takes the digests of their turns: rules.RedactedDigest.
 func (q *Queries) RedactMessages(ctx context.Context, db DBTX, arg RedactMessagesParams) ([]int64, error) {
 	rows, err := db.Query(ctx, redactMessages, arg.Owner, arg.Sequences)
 	if err != nil {

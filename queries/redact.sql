@@ -1,7 +1,7 @@
 -- name: RedactFind :many
--- Index: session_branches_pkey, messages_pkey, session_branches_parent_id_idx, session_holds_pkey, session_ids_pkey.
--- Those of a session's messages that have the sequences, each with the session whose it is: of another one it has its
--- path. held: a hold keeps that session or a fork of it. elsewhere: that session is, or was, not of the view.
+-- Index: session_branches_pkey, messages_pkey, session_branches_parent_id_idx, sessions_pkey, session_ids_pkey. Those
+-- of a session's messages that have the sequences, each with the session whose it is: of another one it has its path.
+-- held: a hold keeps that session or a fork of it. elsewhere: that session is, or was, not of the view.
 WITH RECURSIVE path AS MATERIALIZED (
     SELECT @id::uuid AS owner, 0::bigint AS low, 9223372036854775807 AS high
     UNION ALL
@@ -19,9 +19,9 @@ WITH RECURSIVE path AS MATERIALIZED (
         WHERE session_branches.parent_id = h.id OFFSET 0) AS b
 ), judged AS MATERIALIZED (
     SELECT h.owner, bool_or(session_held(NULL, h.id)) AS held,
-        EXISTS (SELECT FROM sessions s WHERE s.id = h.owner AND s.namespace <> sqlc.narg(view)::text)
-        OR EXISTS (SELECT FROM session_ids i WHERE i.id = h.owner
-            AND i.namespace_hash <> hashtextextended(sqlc.narg(view)::text, 0)) AS elsewhere
+        coalesce((SELECT s.namespace <> sqlc.narg(view)::text FROM sessions s WHERE s.id = h.owner LIMIT 1),
+        (SELECT i.namespace_hash <> hashtextextended(sqlc.narg(view)::text, 0) FROM session_ids i
+            WHERE i.id = h.owner LIMIT 1), false) AS elsewhere
     FROM family h GROUP BY h.owner
 )
 SELECT f.owner::uuid AS owner, f.sequence::bigint AS sequence, f.done::boolean AS done, j.held::boolean AS held,
@@ -29,8 +29,8 @@ SELECT f.owner::uuid AS owner, f.sequence::bigint AS sequence, f.done::boolean A
 FROM found f JOIN judged j ON j.owner = f.owner;
 
 -- name: RedactMessages :many
--- Index: messages_pkey, session_turns_pkey. Redacts messages of a session, which may be deleted, returns those that
--- were not yet, and takes the digests of their turns: rules.RedactedDigest.
+-- Index: messages_pkey or messages_session_id_id_key, session_turns_pkey. Redacts messages of a session, which may be
+-- deleted, returns those that were not yet, and takes the digests of their turns: rules.RedactedDigest.
 WITH redacted AS (
     UPDATE messages m SET content = 'erased', kind = 'redacted', metadata = '{}', payload = NULL, tokens = NULL,
         counter = NULL
