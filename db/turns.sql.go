@@ -205,8 +205,7 @@ WITH asked AS MATERIALIZED (
         (a.plan ->> 'KeepMicros')::bigint, (a.plan ->> 'Phases')::smallint, a.plan ->> 'Description',
         a.plan ->> 'DefinitionOfDone', a.phase, a.state,
         a.plan ->> 'AutomationProfile', a.plan ->> 'AutomationProfileSource', (a.plan ->> 'AutomationSnapshot')::json,
-        a.plan ->> 'Trace',
-        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentNames')),
+        a.plan ->> 'Trace', ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentNames')),
         ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentValues')),
         ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'Invariants')),
         ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'InvariantSources')),
@@ -622,8 +621,7 @@ WITH stored AS (
     SELECT n.session_id, n.id, n.digest, n.first_sequence, n.message_count, n.plan_id
     FROM ROWS FROM (
         unnest($2::uuid[]), unnest($1::text[]), unnest($3::bytea[]),
-        unnest($4::bigint[]),
-        unnest($5::integer[]), unnest($6::uuid[])
+        unnest($4::bigint[]), unnest($5::integer[]), unnest($6::uuid[])
     ) AS n (session_id, id, digest, first_sequence, message_count, plan_id)
     RETURNING true
 )
@@ -723,8 +721,7 @@ func (q *Queries) TurnLimitWait(ctx context.Context, db DBTX, bound string) ([]T
 
 const turnLockCounters = `-- name: TurnLockCounters :many
 SELECT n.session_id::uuid AS session_id, c.locked::boolean AS locked, c.next_sequence::bigint AS next_sequence,
-c.fence::bigint AS fence,
-    c.fenced_only::boolean AS fenced_only, c.follows,
+c.fence::bigint AS fence, c.fenced_only::boolean AS fenced_only, c.follows,
     greatest(c.updated_at, statement_timestamp())::timestamptz AS updated_at, c.hint::tid AS hint,
     statement_timestamp()::timestamptz AS now,
     (SELECT extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout,
@@ -989,8 +986,7 @@ WITH asked AS MATERIALIZED (
     )) AS fence
     FROM ROWS FROM (
         unnest($1::uuid[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
-        unnest($5::uuid[]),
-        unnest($6::interval[])
+        unnest($5::uuid[]), unnest($6::interval[])
     ) AS n (id, namespace, key, owner, session_id, ttl)
 )
 INSERT INTO streams (id, namespace, key, owner, opener, session_id, began, fence, ttl, opened_at, expires_at)

@@ -140,7 +140,8 @@ func (i *Inspector) messageEvent(ctx context.Context, m repo.Message) (event liv
 			Follows  *int64 `json:"follows,omitempty"`
 			CallID   string `json:"call_id,omitempty"` // of a result
 			HTML     string `json:"html"`
-		}{v.Sequence, v.Follows, map[bool]string{true: visible(v.CallID)}[v.Result()], out.String()})
+			Redacts  bool   `json:"redacts,omitempty"`
+		}{v.Sequence, v.Follows, map[bool]string{true: visible(v.CallID)}[v.Result()], out.String(), m.Kind == repo.KindRedacted && m.Content == ""})
 		if err != nil || len(event.Data) <= maxEvent || limit == 0 {
 			return event, err
 		}

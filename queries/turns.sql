@@ -30,8 +30,7 @@ SELECT FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
 -- more than to run it. LIMIT makes it look up each id separately. If most sessions are short it would otherwise choose
 -- a join, which reads a long session from end to end.
 SELECT n.session_id::uuid AS session_id, c.locked::boolean AS locked, c.next_sequence::bigint AS next_sequence,
-c.fence::bigint AS fence,
-    c.fenced_only::boolean AS fenced_only, c.follows,
+c.fence::bigint AS fence, c.fenced_only::boolean AS fenced_only, c.follows,
     greatest(c.updated_at, statement_timestamp())::timestamptz AS updated_at, c.hint::tid AS hint,
     statement_timestamp()::timestamptz AS now,
     (SELECT extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout,
@@ -205,8 +204,7 @@ WITH stored AS (
     SELECT n.session_id, n.id, n.digest, n.first_sequence, n.message_count, n.plan_id
     FROM ROWS FROM (
         unnest(@session_ids::uuid[]), unnest(@ids::text[]), unnest(@digests::bytea[]),
-        unnest(@first_sequences::bigint[]),
-        unnest(@message_counts::integer[]), unnest(@plan_ids::uuid[])
+        unnest(@first_sequences::bigint[]), unnest(@message_counts::integer[]), unnest(@plan_ids::uuid[])
     ) AS n (session_id, id, digest, first_sequence, message_count, plan_id)
     RETURNING true
 )
@@ -368,8 +366,7 @@ WITH asked AS MATERIALIZED (
         (a.plan ->> 'KeepMicros')::bigint, (a.plan ->> 'Phases')::smallint, a.plan ->> 'Description',
         a.plan ->> 'DefinitionOfDone', a.phase, a.state,
         a.plan ->> 'AutomationProfile', a.plan ->> 'AutomationProfileSource', (a.plan ->> 'AutomationSnapshot')::json,
-        a.plan ->> 'Trace',
-        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentNames')),
+        a.plan ->> 'Trace', ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentNames')),
         ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentValues')),
         ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'Invariants')),
         ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'InvariantSources')),
@@ -404,8 +401,7 @@ WITH asked AS MATERIALIZED (
     )) AS fence
     FROM ROWS FROM (
         unnest(@ids::uuid[]), unnest(@namespaces::text[]), unnest(@keys::text[]), unnest(@owners::text[]),
-        unnest(@session_ids::uuid[]),
-        unnest(@ttls::interval[])
+        unnest(@session_ids::uuid[]), unnest(@ttls::interval[])
     ) AS n (id, namespace, key, owner, session_id, ttl)
 )
 INSERT INTO streams (id, namespace, key, owner, opener, session_id, began, fence, ttl, opened_at, expires_at)

@@ -118,7 +118,7 @@ var table = map[string]entry{
 	}},
 	"repo.Snooze": {nothing: pure}, "repo.Final": {nothing: pure}, "repo.ReasonOf": {nothing: pure}, "repo.JoinKey": {nothing: pure},
 	"repo.Bucket": {nothing: pure}, "repo.ParseID": {nothing: pure}, "repo.ID.Compare": {nothing: pure}, "repo.ID.UnmarshalText": {nothing: pure}, "repo.ParseActionName": {nothing: pure},
-	"repo.CostOf": {nothing: pure}, "repo.SessionLease": {nothing: pure},
+	"repo.SessionLease": {nothing: pure},
 	"repo.PlanLease": {nothing: pure}, "repo.ScopeState.Value": {nothing: pure},
 
 	"adapter.SplitKey": {nothing: pure}, "adapter.EncodeJSON": {nothing: pure}, "adapter.ValuesIn": {nothing: pure},

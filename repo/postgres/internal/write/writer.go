@@ -102,21 +102,10 @@ func (w *writer) sendLone(ctx context.Context, q db.DBTX, tasks []*task) (func()
 func appendOne(ctx context.Context, q db.DBTX, a *Turn, hint pgtype.TID) (db.MessageAppendOneRow, error) {
 	m := &a.Messages[0]
 	return queries.MessageAppendOne(ctx, q, db.MessageAppendOneParams{
-		SessionID:  convert.UUID(a.SessionID),
-		ID:         convert.UUID(m.ID),
-		Role:       string(m.Role),
-		Content:    m.Content,
-		Metadata:   string(m.Metadata),
-		Payload:    m.Payload,
-		Kind:       m.Kind,
-		CallID:     m.CallID,
-		OccurredAt: m.OccurredAt,
-		Tokens:     int32(m.Tokens),
-		Counter:    m.Counter,
-		Fence:      a.Fence,
-		Expected:   a.Expected,
-		CheckID:    a.Repeatable || a.Unsure,
-		Hint:       hint,
+		SessionID: convert.UUID(a.SessionID), ID: convert.UUID(m.ID), Role: string(m.Role), Content: m.Content,
+		Metadata: string(m.Metadata), Payload: m.Payload, Kind: m.Kind, CallID: m.CallID, OccurredAt: m.OccurredAt,
+		Tokens: int32(m.Tokens), Counter: m.Counter, Fence: a.Fence, Expected: a.Expected,
+		CheckID: a.Repeatable || a.Unsure, Hint: hint,
 	})
 }
 
