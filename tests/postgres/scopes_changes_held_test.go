@@ -16,7 +16,7 @@ import (
 // Changes of scopes that somebody holds, or is creating, a session's own and shared ones, alone and together: they wait
 // until the transaction ends, however long that takes, and with a lock timeout they end with it. Several of each come at
 // once, so that they also wait in the database, and not only in attempts.
-// Guarantee: State: A change waits for a held or new scope, and a lock timeout ends that.
+// Guarantee: State: A lock timeout also ends changes that wait for scopes.
 func TestChangesOfHeldScopes(t *testing.T) {
 	t.Parallel()
 	for _, connections := range []int{1, 4} {
