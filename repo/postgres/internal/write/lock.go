@@ -20,7 +20,7 @@ import (
 // each wait.
 type waiting struct{ sessions, scopes, creates, brief bool }
 
-// awaits reports whether a scope is waited for. Briefly, a session's own is not: it is waited for apart, like a counter.
+// awaits reports whether a scope is waited for. Briefly, a session's own is not: that is waited for like a counter.
 func (w waiting) awaits(scope repo.Scope) bool { return w.scopes && (!w.brief || scope.Name != "") }
 
 // How long a lock is waited for, as the setting has it: in a group, and for the first row of a transaction, while it
