@@ -683,40 +683,27 @@ func (q *Queries) TurnInsertUsages(ctx context.Context, db DBTX, arg TurnInsertU
 	return err
 }
 
-const turnLimitWait = `-- name: TurnLimitWait :many
+const turnLimitWait = `-- name: TurnLimitWait :one
 SELECT (extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS was,
-    set_config('lock_timeout', $1::text, true)::text AS bound FROM session_holds
+    (CASE WHEN current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND ($1::text)::interval
+        THEN set_config('lock_timeout', $1::text, true) END IS NOT NULL)::boolean AS bounded FROM session_holds
 WHERE session_holds.namespace = '' AND session_holds.owner = ''
     AND session_holds.session_id = '00000000-0000-0000-0000-000000000000'
-    AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND ($1::text)::interval
 `
 
 type TurnLimitWaitRow struct {
-	Was   int64
-	Bound string
+	Was     int64
+	Bounded bool
 }
 
 // Index: session_holds_pkey. Bounds the rest of the transaction's waits for locks, unless the setting is below that. It
-// reads the row that is always there, so that a distributed engine sets it where the locks are. If it does, it returns
-// the setting before, in milliseconds.
-func (q *Queries) TurnLimitWait(ctx context.Context, db DBTX, bound string) ([]TurnLimitWaitRow, error) {
-	rows, err := db.Query(ctx, turnLimitWait, bound)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []TurnLimitWaitRow
-	for rows.Next() {
-		var i TurnLimitWaitRow
-		if err := rows.Scan(&i.Was, &i.Bound); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+// reads the row that is always there, so that a distributed engine sets it where the locks are. It returns the setting
+// before, in milliseconds.
+func (q *Queries) TurnLimitWait(ctx context.Context, db DBTX, bound string) (TurnLimitWaitRow, error) {
+	row := db.QueryRow(ctx, turnLimitWait, bound)
+	var i TurnLimitWaitRow
+	err := row.Scan(&i.Was, &i.Bounded)
+	return i, err
 }
 
 const turnLockCounters = `-- name: TurnLockCounters :many

@@ -1,12 +1,12 @@
--- name: TurnLimitWait :many
+-- name: TurnLimitWait :one
 -- Index: session_holds_pkey. Bounds the rest of the transaction's waits for locks, unless the setting is below that. It
--- reads the row that is always there, so that a distributed engine sets it where the locks are. If it does, it returns
--- the setting before, in milliseconds.
+-- reads the row that is always there, so that a distributed engine sets it where the locks are. It returns the setting
+-- before, in milliseconds.
 SELECT (extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS was,
-    set_config('lock_timeout', @bound::text, true)::text AS bound FROM session_holds
+    (CASE WHEN current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND (@bound::text)::interval
+        THEN set_config('lock_timeout', @bound::text, true) END IS NOT NULL)::boolean AS bounded FROM session_holds
 WHERE session_holds.namespace = '' AND session_holds.owner = ''
-    AND session_holds.session_id = '00000000-0000-0000-0000-000000000000'
-    AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND (@bound::text)::interval;
+    AND session_holds.session_id = '00000000-0000-0000-0000-000000000000';
 
 -- name: TurnAwaitCounters :exec
 -- Index: session_counters_pkey. Waits for the counter rows of sessions, in the order given, and locks them.

@@ -20,6 +20,9 @@ import (
 // each wait.
 type waiting struct{ sessions, scopes, creates, brief bool }
 
+// awaits reports whether a scope is waited for. Briefly, a session's own is not: that is waited for like a counter.
+func (w waiting) awaits(scope repo.Scope) bool { return w.scopes && (!w.brief || scope.Name != "") }
+
 // How long a lock is waited for, as the setting has it: in a group, and for the first row of a transaction, while it
 // keeps nobody from another.
 const (
@@ -50,9 +53,9 @@ func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
 // before that, unless it has it already.
 func limitWait(ctx context.Context, p *conn.Pipeline, bound string, was **int64) {
 	p.Add(func(q db.DBTX) error {
-		rows, err := queries.TurnLimitWait(ctx, q, bound)
-		if was != nil && *was == nil && len(rows) > 0 {
-			*was = &rows[0].Was
+		row, err := queries.TurnLimitWait(ctx, q, bound)
+		if was != nil && *was == nil && err == nil {
+			*was = &row.Was
 		}
 		return err
 	})
@@ -121,20 +124,21 @@ func (l *ledger) lockScopes(ctx context.Context, p *conn.Pipeline, waits waiting
 	case waits.creates:
 		LockScopes(ctx, p, scopes)
 	case waits.scopes:
-		p.Add(func(q db.DBTX) error {
-			return queries.TurnAwaitScopes(ctx, q, db.TurnAwaitScopesParams(l.scopesAt(scopes)))
-		})
+		awaited := slices.DeleteFunc(sortedScopes(l.scopes), func(s repo.Scope) bool { return !waits.awaits(s) })
+		p.Add(func(q db.DBTX) error { return l.awaitScopes(ctx, q, awaited) })
 	}
-	l.findScopes(ctx, p, scopes, waits.scopes)
+	l.findScopes(ctx, p, scopes, waits)
 }
 
-// create makes the rows of scopes that have none, unless their turn has no session. It waits briefly for another transaction that does. A scope that has
-// got values meanwhile, which were not read, is left as one without a row.
+// create makes the rows of scopes that have none, unless the turn's session does not exist, or is locked. It waits
+// briefly for another transaction that does. A scope that has got values meanwhile, which were not read, is left as one
+// without a row.
 func (l *ledger) create(ctx context.Context, pg *pgx.Conn, turns []*Turn) error {
 	rows := map[repo.Scope]*scopeRow{}
 	for _, a := range turns {
 		for _, s := range a.State.Scopes {
-			if l.scopes[s.Scope] == nil && (a.SessionID.IsZero() || l.counters[a.SessionID] != nil) {
+			if counter := l.counters[a.SessionID]; l.scopes[s.Scope] == nil &&
+				(a.SessionID.IsZero() || counter != nil && !counter.locked) {
 				rows[s.Scope] = nil
 			}
 		}
@@ -146,7 +150,7 @@ func (l *ledger) create(ctx context.Context, pg *pgx.Conn, turns []*Turn) error 
 	p := &conn.Pipeline{}
 	limitWait(ctx, p, briefly, &l.lockTimeout)
 	LockScopes(ctx, p, missing)
-	l.findScopes(ctx, p, missing, true)
+	l.findScopes(ctx, p, missing, waiting{scopes: true})
 	err := p.Send(ctx, pg)
 	for _, scope := range missing {
 		if row := l.scopes[scope]; row != nil && row.version > 0 {
@@ -157,11 +161,11 @@ func (l *ledger) create(ctx context.Context, pg *pgx.Conn, turns []*Turn) error 
 }
 
 // findScopes adds the statement that locks rows and returns what they have.
-func (l *ledger) findScopes(ctx context.Context, p *conn.Pipeline, scopes []repo.Scope, awaited bool) {
+func (l *ledger) findScopes(ctx context.Context, p *conn.Pipeline, scopes []repo.Scope, waits waiting) {
 	p.Add(func(q db.DBTX) error {
 		rows, err := queries.TurnLockScopes(ctx, q, l.scopesAt(scopes))
 		for _, row := range rows {
-			if row.Locked && awaited {
+			if row.Locked && waits.awaits(scopes[row.Place-1]) {
 				continue // it was erased during the wait
 			}
 			l.scopes[scopes[row.Place-1]] = &scopeRow{
@@ -176,6 +180,10 @@ func (l *ledger) findScopes(ctx context.Context, p *conn.Pipeline, scopes []repo
 		}
 		return err
 	})
+}
+
+func (l *ledger) awaitScopes(ctx context.Context, q db.DBTX, scopes []repo.Scope) error {
+	return queries.TurnAwaitScopes(ctx, q, db.TurnAwaitScopesParams(l.scopesAt(scopes)))
 }
 
 // sortedScopes returns the scopes in the order in which they are locked.

@@ -201,8 +201,7 @@ func (h *lockedScopes) queue(s *lockedScope) {
 	err := h.conns.Run(h.ctx, conn.Reading, func(q db.DBTX) error {
 		wait := &conn.Pipeline{}
 		limitWait(h.ctx, wait, queued, nil)
-		scopes := (&ledger{}).scopesAt([]repo.Scope{s.scope})
-		wait.Add(func(q db.DBTX) error { return queries.TurnAwaitScopes(h.ctx, q, db.TurnAwaitScopesParams(scopes)) })
+		wait.Add(func(q db.DBTX) error { return (&ledger{}).awaitScopes(h.ctx, q, []repo.Scope{s.scope}) })
 		return wait.Send(h.ctx, q)
 	})
 	<-h.budget.Apart
