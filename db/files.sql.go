@@ -57,7 +57,9 @@ func (q *Queries) FileChunkGet(ctx context.Context, db DBTX, arg FileChunkGetPar
 
 const fileChunkInsert = `-- name: FileChunkInsert :exec
 
-INSERT INTO file_chunks (namespace, blob, position, data) VALUES ($1, $2, $3, $4)
+INSERT INTO file_chunks (namespace, blob, position, data)
+SELECT $1, $2, $3::integer, $4::bytea
+FROM set_config('synchronous_commit', 'off', true)
 `
 
 type FileChunkInsertParams struct {
@@ -68,7 +70,8 @@ type FileChunkInsertParams struct {
 }
 
 // The bytes of files, in chunks of one length. Nothing refers to a blob before all of its chunks are committed.
-// Index: none. Adds a chunk to a blob that is being written.
+// Index: none. Adds a chunk to a blob that is being written. Its commit waits for no disk: that of the version which
+// refers to it comes later in the same log, and does.
 func (q *Queries) FileChunkInsert(ctx context.Context, db DBTX, arg FileChunkInsertParams) error {
 	_, err := db.Exec(ctx, fileChunkInsert,
 		arg.Namespace,

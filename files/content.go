@@ -2,12 +2,8 @@ package files
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -17,8 +13,7 @@ import (
 type content struct {
 	ref
 	size int64
-	// put is the change that ends the note of an upload. Zero: the bytes were there.
-	put repo.StateChange
+	end  repo.StateChange // ends the note of an upload; zero: the bytes were there
 }
 
 // errFreed reports that bytes that were there have been removed since.
@@ -30,137 +25,105 @@ type versions func(ctx context.Context, state repo.State, c content) ([]File, []
 // keep keeps the bytes of r, if the namespace does not have them, and has versions refer to them. first is changed
 // first: it locks the owner.
 //
-// A reference never dangles. A new blob is noted before it is written, so that one whose process dies is found. The note
-// ends in the transaction in which the first version refers to the blob, and only as it was made: a sweep that has given
-// the upload up has taken it. Each transaction that refers to bytes has locked the scope of their hash, and then looks
-// which blob has them. One that removes a blob has locked the same scope, and then looks whether anything refers to it.
+// A reference never dangles. The note of a new blob ends in the transaction in which the first version refers to it, and
+// only as it was made: a sweep that has given the upload up has taken it. Each transaction that refers to bytes has
+// locked the scope of their hash, and then looks which blob has them. One that removes a blob has locked the same scope,
+// and then looks whether anything refers to it.
 func (f *Files) keep(ctx context.Context, r io.Reader, first repo.StateChange, of versions) error {
 	ctx, cancel := context.WithTimeout(ctx, f.options.Grace/2)
 	defer cancel()
-	c, err := f.known(ctx, r)
-	if err == nil && c.SHA256 != "" {
-		if err = f.commit(ctx, c, first, of); err == nil {
-			return nil
+	s, err := newSource(ctx, r, f.options.MaxBytes)
+	for attempts := 3; err == nil; attempts-- {
+		var c content
+		if c, err = f.known(ctx, s); err == nil && c.Blob == "" {
+			c, err = f.upload(ctx, s)
 		}
+		if err != nil {
+			return err
+		}
+		err = f.commit(ctx, c, first, of)
+		again := errors.Is(err, errFreed) || f.givenUp(ctx, c, err)
+		if !again || attempts == 1 || s.sum == "" {
+			return err
+		}
+		err = nil
 	}
-	if err != nil && !errors.Is(err, errFreed) {
-		return err
-	}
-	if c, err = f.upload(ctx, r); err != nil {
-		return err
-	}
-	return f.commit(ctx, c, first, of)
+	return err
 }
 
-// known returns the bytes of r as content, if r can seek and the namespace has them, and otherwise the zero content. r is
-// where it was.
-func (f *Files) known(ctx context.Context, r io.Reader) (content, error) {
-	seeker, can := r.(io.ReadSeeker)
-	if !can {
-		return content{}, nil
+// known returns the bytes as content without a blob if the namespace does not have them, or that is not known yet.
+func (f *Files) known(ctx context.Context, s *source) (content, error) {
+	c := content{ref: ref{SHA256: s.sum}, size: s.size}
+	if s.sum == "" {
+		return c, nil
 	}
-	start, err := seeker.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return content{}, nil //nolint:nilerr // such as of a pipe
-	}
-	bytes := f.counted(ctx, seeker)
-	if _, err = io.Copy(io.Discard, bytes); err != nil {
-		return content{}, err
-	}
-	if _, err = seeker.Seek(start, io.SeekStart); err != nil {
-		return content{}, err
-	}
-	c := bytes.content()
-	err = get(ctx, f.store.State(), shard(c.SHA256), "object/"+c.SHA256, &c.Blob)
+	err := get(ctx, f.store.State(), shard(s.sum), "object/"+s.sum, &c.Blob)
 	if errors.Is(err, repo.ErrNotFound) {
-		return content{}, nil
+		err = nil
 	}
 	return c, err
 }
 
-// upload puts the bytes of r under a new key, and notes that before.
-func (f *Files) upload(ctx context.Context, r io.Reader) (content, error) {
-	blob := f.prefix + rand.Text()
-	note := set(shard(hashed([]byte(blob))), "put/"+blob, yes)
-	made, err := f.store.State().Change(ctx, []repo.StateChange{note})
+// upload puts the bytes under a new key, which was noted.
+func (f *Files) upload(ctx context.Context, s *source) (c content, err error) {
+	if c.Blob, c.end, err = f.note(ctx); err != nil {
+		return c, err
+	}
+	read, err := s.again(ctx)
 	if err != nil {
-		return content{}, err
+		return c, err
 	}
-	bytes := f.counted(ctx, r)
-	if err := f.blobs.Put(ctx, blob, bytes); err != nil {
-		return content{}, errors.Join(bytes.err, err)
+	if err := f.blobs.Put(ctx, c.Blob, read); err != nil {
+		return c, errors.Join(read.err, err)
 	}
-	if !bytes.ended {
-		return content{}, errors.Join(bytes.err, fmt.Errorf("files: the blobs have not read all: %w", io.ErrShortWrite))
+	if !read.ended {
+		return c, errors.Join(read.err, fmt.Errorf("files: the blobs have not read all: %w", io.ErrShortWrite))
 	}
-	c := bytes.content()
-	c.Blob, c.put = blob, remove(note.Scope, note.Key)
-	c.put.IfVersion = &made[0].Version
+	c.SHA256, c.size = s.sum, read.size
+	if read.sum != nil {
+		c.SHA256 = read.hex()
+	}
 	return c, nil
 }
 
 // commit makes versions refer to content, in one transaction.
 func (f *Files) commit(ctx context.Context, c content, first repo.StateChange, of versions) error {
 	return f.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
-		state, r, scope := tx.State(), c.ref, shard(c.SHA256)
+		state, scope := tx.State(), shard(c.SHA256)
 		changes := []repo.StateChange{first, remove(scope, lockKey)}
-		if c.put.Key != "" {
-			changes = append(changes, c.put)
+		if c.end.Key != "" {
+			changes = append(changes, c.end)
 		}
 		if _, err := state.Change(ctx, changes); err != nil {
 			return err
 		}
-		files, changes, err := of(ctx, state, c)
+		files, described, err := of(ctx, state, c)
 		if err != nil {
 			return err
 		}
-		err = get(ctx, state, scope, "object/"+c.SHA256, &r.Blob)
-		switch {
-		case errors.Is(err, repo.ErrNotFound) && c.put.Key == "":
+		refer := func(to ref, changes ...repo.StateChange) error {
+			for _, file := range files {
+				changes = append(changes, to.refer(file.ID, file.Owner)...)
+			}
+			return write(ctx, state, append(changes, described...))
+		}
+		if c.end.Key != "" {
+			object := set(scope, "object/"+c.SHA256, encode(c.Blob))
+			object.IfVersion = new(int64(0))
+			err := refer(c.ref, object)
+			if conflict, is := errors.AsType[*repo.VersionConflictError](err); !is || conflict.Name != object.Key {
+				return err
+			}
+			described = append(described, set(scope, "trash/"+c.Blob, yes)) // another was faster
+		}
+		to := c.ref
+		err = get(ctx, state, scope, "object/"+c.SHA256, &to.Blob)
+		if errors.Is(err, repo.ErrNotFound) {
 			return errFreed
-		case errors.Is(err, repo.ErrNotFound):
-			changes = append(changes, set(scope, "object/"+c.SHA256, encode(r.Blob)))
-		case err != nil:
+		}
+		if err != nil {
 			return err
-		case r.Blob != c.Blob: // another was faster
-			changes = append(changes, set(scope, "trash/"+c.Blob, yes))
 		}
-		for _, file := range files {
-			changes = append(changes, r.refer(file.ID, file.Owner)...)
-		}
-		return write(ctx, state, changes)
+		return refer(to)
 	})
-}
-
-// counted reads what is to be kept.
-func (f *Files) counted(ctx context.Context, r io.Reader) *counted {
-	return &counted{ctx: ctx, r: r, most: f.options.MaxBytes, sum: sha256.New()}
-}
-
-type counted struct {
-	ctx        context.Context //nolint:containedctx // that of the call for which it reads
-	r          io.Reader
-	most, size int64
-	sum        hash.Hash
-	ended      bool
-	err        error // r's, or that there is too much
-}
-
-func (c *counted) content() content {
-	return content{ref: ref{SHA256: hex.EncodeToString(c.sum.Sum(nil))}, size: c.size}
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	n, err := c.r.Read(p)
-	c.sum.Write(p[:n])
-	if c.size += int64(n); c.size > c.most {
-		err = &repo.LimitExceededError{Kind: "bytes of a file", Limit: c.most}
-	}
-	if c.ended = errors.Is(err, io.EOF); err != nil && !c.ended {
-		c.err = err
-	}
-	return n, err
 }

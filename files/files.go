@@ -21,8 +21,9 @@ const (
 // Blobs keeps bytes under keys that are chosen once, and never given twice. It is safe for concurrent use. [NewMemory]
 // and [NewFolder] are such, and package files/filespg has one in PostgreSQL; package files/filestest tests another one.
 type Blobs interface {
-	// Put keeps all that r has, and returns when it would survive a crash. After an error, or without an answer, there may
-	// be a part: Delete removes it, too.
+	// Put keeps all that r has, and returns when that survives a crash, or, in the store's own database, when what the
+	// store commits later survives none without it. After an error, or without an answer, there may be a part: Delete
+	// removes it, too.
 	Put(ctx context.Context, key string, r io.Reader) error
 	// Get returns the bytes from an offset on, which is not beyond their end. Errors: NotFoundError, perhaps only when
 	// they are read.
@@ -45,6 +46,7 @@ type Files struct {
 	blobs   Blobs
 	options Options
 	prefix  string // of the keys of blobs
+	notes   notes
 }
 
 // New returns the files of a namespace; empty means repo.DefaultNamespace. A store that has views is used by that of the
@@ -65,7 +67,8 @@ func New(store repo.Store, namespace string, blobs Blobs, options Options) (*Fil
 	if whole, has := store.(interface{ In(namespace string) repo.Store }); has {
 		store = whole.In(namespace)
 	}
-	return &Files{store, blobs, options, url.PathEscape(namespace) + "/"}, nil
+	prefix := url.PathEscape(namespace) + "/"
+	return &Files{store, blobs, options, prefix, notes{turn: make(chan struct{}, 1)}}, nil
 }
 
 func invalidIf(is bool, field, reason string) error {

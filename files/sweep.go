@@ -14,7 +14,7 @@ import (
 // Swept is what a sweep has done.
 type Swept struct {
 	References int  // to bytes, of versions that are gone
-	Blobs      int  // that were deleted
+	Blobs      int  // that were deleted, or were noted and never written
 	More       bool // the round is not at its end
 }
 
@@ -75,7 +75,7 @@ var steps = []struct {
 	each   func(*sweep, context.Context, repo.Scope, []repo.StateValue) []error
 }{
 	{"gone/", (*sweep).references}, {"ref/", (*sweep).references},
-	{"put/", one((*sweep).upload)}, {"free/", one((*sweep).bytes)}, {"trash/", one((*sweep).trash)},
+	{notePrefix, one((*sweep).note)}, {"free/", one((*sweep).bytes)}, {"trash/", one((*sweep).trash)},
 }
 
 // begin reads the database's clock, and where the last sweep has ended.
@@ -177,8 +177,8 @@ func (s *sweep) reference(ctx context.Context, scope repo.Scope, v repo.StateVal
 	return err
 }
 
-// upload gives up an upload that has taken too long, or whose process died.
-func (s *sweep) upload(ctx context.Context, scope repo.Scope, v repo.StateValue, name string) error {
+// note gives up a blob whose upload has taken too long, or whose process died.
+func (s *sweep) note(ctx context.Context, scope repo.Scope, v repo.StateValue, name string) error {
 	if !s.isOld(v) {
 		return nil
 	}

@@ -1,8 +1,11 @@
 -- The bytes of files, in chunks of one length. Nothing refers to a blob before all of its chunks are committed.
 
 -- name: FileChunkInsert :exec
--- Index: none. Adds a chunk to a blob that is being written.
-INSERT INTO file_chunks (namespace, blob, position, data) VALUES (@namespace, @blob, @position, @data);
+-- Index: none. Adds a chunk to a blob that is being written. Its commit waits for no disk: that of the version which
+-- refers to it comes later in the same log, and does.
+INSERT INTO file_chunks (namespace, blob, position, data)
+SELECT @namespace, @blob, @position::integer, @data::bytea
+FROM set_config('synchronous_commit', 'off', true);
 
 -- name: FileChunkGet :one
 -- Index: file_chunks_pkey. Returns a chunk from an offset in it on.

@@ -28,7 +28,8 @@ type Blobs struct {
 	queries *db.Queries
 }
 
-// New returns blobs in the database of a pool, such as that of agentstore.Store.Pool. Errors: InvalidError.
+// New returns blobs in the database of a pool, which has to be that of the store with which package files uses them, such
+// as agentstore.Store.Pool: a chunk is on the disk only when what the store commits later is. Errors: InvalidError.
 func New(pool *pgxpool.Pool) (*Blobs, error) {
 	if pool == nil {
 		return nil, &repo.InvalidError{Field: "pool", Reason: "is nil"}
