@@ -9,75 +9,78 @@ import (
 	"context"
 )
 
-const fileChunkDelete = `-- name: FileChunkDelete :execrows
+const fileChunksDelete = `-- name: FileChunksDelete :execrows
 DELETE FROM file_chunks c WHERE c.namespace = $1 AND c.blob = $2 AND c.position = ANY (ARRAY(
     SELECT d.position FROM file_chunks d WHERE d.namespace = $1 AND d.blob = $2
     ORDER BY d.position LIMIT $3))
 `
 
-type FileChunkDeleteParams struct {
+type FileChunksDeleteParams struct {
 	Namespace string
 	Blob      string
 	MaxRows   int32
 }
 
-// Index: file_chunks_pkey, twice. Removes some chunks of a blob, of which a part may be gone.
-func (q *Queries) FileChunkDelete(ctx context.Context, db DBTX, arg FileChunkDeleteParams) (int64, error) {
-	result, err := db.Exec(ctx, fileChunkDelete, arg.Namespace, arg.Blob, arg.MaxRows)
+// Index: file_chunks_pkey, twice. Removes some rows of a blob, of which a part may be gone.
+func (q *Queries) FileChunksDelete(ctx context.Context, db DBTX, arg FileChunksDeleteParams) (int64, error) {
+	result, err := db.Exec(ctx, fileChunksDelete, arg.Namespace, arg.Blob, arg.MaxRows)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const fileChunkGet = `-- name: FileChunkGet :one
-SELECT substr(data, $1::integer)::bytea AS data FROM file_chunks
-WHERE namespace = $2 AND blob = $3 AND position = $4
+const fileChunksGet = `-- name: FileChunksGet :one
+SELECT string_agg(c.data, ''::bytea ORDER BY c.position)::bytea AS data FROM file_chunks c
+WHERE c.namespace = $1 AND c.blob = $2 AND c.position >= $3 AND c.position < $4
 `
 
-type FileChunkGetParams struct {
-	First     int32
+type FileChunksGetParams struct {
 	Namespace string
 	Blob      string
-	Position  int32
+	First     int32
+	Before    int32
 }
 
-// Index: file_chunks_pkey. Returns a chunk from an offset in it on.
-func (q *Queries) FileChunkGet(ctx context.Context, db DBTX, arg FileChunkGetParams) ([]byte, error) {
-	row := db.QueryRow(ctx, fileChunkGet,
-		arg.First,
+// Index: file_chunks_pkey. Returns the bytes of some rows; NULL if there are none.
+func (q *Queries) FileChunksGet(ctx context.Context, db DBTX, arg FileChunksGetParams) ([]byte, error) {
+	row := db.QueryRow(ctx, fileChunksGet,
 		arg.Namespace,
 		arg.Blob,
-		arg.Position,
+		arg.First,
+		arg.Before,
 	)
 	var data []byte
 	err := row.Scan(&data)
 	return data, err
 }
 
-const fileChunkInsert = `-- name: FileChunkInsert :exec
+const fileChunksInsert = `-- name: FileChunksInsert :exec
 
+WITH given AS (SELECT $3::bytea AS data, $4::integer AS first),
+numbers AS (SELECT given.data, given.first, generate_series(0, (octet_length(given.data) - 1) / 7900) AS n FROM given),
+setting AS (SELECT set_config('synchronous_commit', 'off', true))
 INSERT INTO file_chunks (namespace, blob, position, data)
-SELECT $1, $2, $3::integer, $4::bytea
-FROM set_config('synchronous_commit', 'off', true)
+SELECT $1, $2, numbers.first + numbers.n, substr(numbers.data, numbers.n * 7900 + 1, 7900)
+FROM numbers CROSS JOIN setting
 `
 
-type FileChunkInsertParams struct {
+type FileChunksInsertParams struct {
 	Namespace string
 	Blob      string
-	Position  int32
 	Data      []byte
+	First     int32
 }
 
-// The bytes of files, in chunks of one length. Nothing refers to a blob before all of its chunks are committed.
-// Index: none. Adds a chunk to a blob that is being written. Its commit waits for no disk: that of the version which
-// refers to it comes later in the same log, and does.
-func (q *Queries) FileChunkInsert(ctx context.Context, db DBTX, arg FileChunkInsertParams) error {
-	_, err := db.Exec(ctx, fileChunkInsert,
+// The bytes of files, in rows of one length but for the last. Nothing refers to a blob before all of it is committed.
+// Index: none. Adds rows to a blob that is being written. Their commit waits for no disk: that of the version which
+// refers to them comes later in the same log, and does.
+func (q *Queries) FileChunksInsert(ctx context.Context, db DBTX, arg FileChunksInsertParams) error {
+	_, err := db.Exec(ctx, fileChunksInsert,
 		arg.Namespace,
 		arg.Blob,
-		arg.Position,
 		arg.Data,
+		arg.First,
 	)
 	return err
 }

@@ -42,6 +42,9 @@ func (f *Files) keep(ctx context.Context, r io.Reader, first repo.StateChange, o
 			return err
 		}
 		err = f.commit(ctx, c, first, of)
+		if err == nil {
+			s.done()
+		}
 		again := errors.Is(err, errFreed) || f.givenUp(ctx, c, err)
 		if !again || attempts == 1 || s.sum == "" {
 			return err

@@ -12,7 +12,7 @@ import (
 
 // Bounds of what is saved, and their defaults.
 const (
-	MaxMetadata     = 64 << 10      // bytes of a version's metadata
+	MaxMetadata     = 64 << 10       // bytes of a version's metadata
 	DefaultMaxBytes = int64(1 << 30) // of a version
 	DefaultGrace    = time.Hour
 	MinGrace        = time.Minute
@@ -64,7 +64,9 @@ func New(store repo.Store, namespace string, blobs Blobs, options Options) (*Fil
 	if err != nil {
 		return nil, err
 	}
-	if whole, has := store.(interface{ In(namespace string) repo.Store }); has {
+	if whole, has := store.(interface {
+		In(namespace string) repo.Store
+	}); has {
 		store = whole.In(namespace)
 	}
 	prefix := url.PathEscape(namespace) + "/"

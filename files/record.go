@@ -67,7 +67,9 @@ func parseOwner(key string) Owner {
 	return Owner{repo.Scope{Name: key}}
 }
 
-func (o Owner) check() error { return invalidIf(o == Owner{}, "owner", "is nobody, or has too long a name") }
+func (o Owner) check() error {
+	return invalidIf(o == Owner{}, "owner", "is nobody, or has too long a name")
+}
 
 // File is a version of a file.
 type File struct {
@@ -109,10 +111,12 @@ func checkName(name string) error {
 		"file.name", "is not 1 to 255 bytes of UTF-8 without NUL")
 }
 
-func versionKey(name string, version int64) string { return repo.JoinKey("file", name, fmt.Sprintf("%016x", version)) }
-func idKey(id string) string                       { return "file-id/" + id }
-func countKey(name string) string                  { return repo.JoinKey("file-count", name) }
-func lastKey(name string) string                   { return repo.JoinKey("file-last", name) }
+func versionKey(name string, version int64) string {
+	return repo.JoinKey("file", name, fmt.Sprintf("%016x", version))
+}
+func idKey(id string) string      { return "file-id/" + id }
+func countKey(name string) string { return repo.JoinKey("file-count", name) }
+func lastKey(name string) string  { return repo.JoinKey("file-last", name) }
 
 // shard returns the shared scope for a digit.
 func shard(digit string) repo.Scope { return repo.Scope{Name: "files/shard/" + digit[:1]} }

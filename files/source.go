@@ -8,6 +8,7 @@ import (
 	"errors"
 	"hash"
 	"io"
+	"sync"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -15,9 +16,12 @@ import (
 // headBytes is how much is read into memory before anything is written.
 const headBytes = 1<<20 + 1
 
+var heads = sync.Pool{New: func() any { return new([headBytes]byte) }}
+
 // source is what is to be kept. If it is short, or can seek, it is read to be hashed, and then again to be written.
 type source struct {
-	head  bytes.Buffer // the begin
+	begin *[headBytes]byte
+	head  []byte       // what was read of it
 	rest  io.Reader    // nil: head is all
 	seek  func() error // to behind the head; nil: rest cannot seek
 	sum   string       // of all; empty: it is read once
@@ -27,15 +31,17 @@ type source struct {
 
 // newSource reads a source, as far as it can be read again.
 func newSource(ctx context.Context, r io.Reader, limit int64) (*source, error) {
-	s := &source{rest: r, limit: limit}
+	s := &source{begin: heads.Get().(*[headBytes]byte), rest: r, limit: limit}
 	read := &counted{ctx: ctx, r: r, limit: limit, sum: sha256.New()}
-	n, err := io.CopyN(&s.head, read, headBytes)
+	had, err := io.ReadFull(read, s.begin[:])
+	n := int64(had)
+	s.head = s.begin[:n]
 	seeker, can := r.(io.Seeker)
 	switch {
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		s.rest = nil
 	case err != nil:
-		return nil, err
+		return s, err
 	case can:
 		at, err := seeker.Seek(0, io.SeekCurrent)
 		if err != nil {
@@ -43,10 +49,10 @@ func newSource(ctx context.Context, r io.Reader, limit int64) (*source, error) {
 		}
 		s.seek = func() error { _, err := seeker.Seek(at, io.SeekStart); return err }
 		if n, err = io.Copy(io.Discard, read); err != nil {
-			return nil, err
+			return s, err
 		}
 		if err := s.seek(); err != nil {
-			return nil, err
+			return s, err
 		}
 		n += headBytes
 	default:
@@ -56,9 +62,12 @@ func newSource(ctx context.Context, r io.Reader, limit int64) (*source, error) {
 	return s, nil
 }
 
+// done gives back the memory of a source that was read to its end. After an error a Blobs may be at it still.
+func (s *source) done() { heads.Put(s.begin) }
+
 // again returns all of the source. What is in memory needs no other hash.
 func (s *source) again(ctx context.Context) (*counted, error) {
-	head := bytes.NewReader(s.head.Bytes())
+	head := bytes.NewReader(s.head)
 	if s.rest == nil {
 		return &counted{ctx: ctx, r: head, limit: s.limit}, nil
 	}

@@ -7,25 +7,28 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// chunk is how many bytes a row has, but for the last one of a blob. What is stored has it: it never changes.
-const chunk = 1 << 20
+// A row has rowBytes bytes, as in queries/files.sql, but for the last one of a blob, and always will. A statement has
+// maxRows rows, a little more than 1 MiB, and the first one of a reader, which may want little, firstRows.
+const rowBytes, maxRows, firstRows = 7900, 133, 8
 
-// removed is how many rows a transaction removes.
-const removed = 64
+// maxRemoved is how many rows a transaction removes.
+const maxRemoved = 10_000
 
-// Blobs implements files.Blobs. Each call has a connection for one chunk at a time, of which it holds at most two in
-// memory, and no transaction lasts longer than that of a chunk. Errors: repo.ErrUnavailable for those of the database.
+// Blobs implements files.Blobs. Each call has a connection for one statement at a time, of whose bytes it holds about
+// three copies in memory, and no transaction lasts longer than one. Errors: repo.ErrUnavailable for those of the
+// database.
 type Blobs struct {
 	pool    *pgxpool.Pool
 	queries *db.Queries
+	buffers sync.Pool // of pointers to maxRows rows
 }
 
 // New returns blobs in the database of a pool, which has to be that of the store with which package files uses them, such
@@ -34,7 +37,10 @@ func New(pool *pgxpool.Pool) (*Blobs, error) {
 	if pool == nil {
 		return nil, &repo.InvalidError{Field: "pool", Reason: "is nil"}
 	}
-	return &Blobs{pool, db.New()}, nil
+	return &Blobs{pool: pool, queries: db.New(), buffers: sync.Pool{New: func() any {
+		data := make([]byte, maxRows*rowBytes)
+		return &data
+	}}}, nil
 }
 
 // split parts a key into its namespace and the rest.
@@ -45,25 +51,26 @@ func split(key string) (namespace, blob string) {
 
 // Put implements files.Blobs.
 func (b *Blobs) Put(ctx context.Context, key string, r io.Reader) error {
-	row := db.FileChunkInsertParams{}
+	row := db.FileChunksInsertParams{}
 	row.Namespace, row.Blob = split(key)
-	data := make([]byte, chunk)
+	data := b.buffers.Get().(*[]byte)
+	defer b.buffers.Put(data)
 	for {
-		n, err := io.ReadFull(r, data)
+		n, err := io.ReadFull(r, *data)
 		ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		if err != nil && !ended {
 			return err
 		}
-		if n > 0 || row.Position == 0 {
-			row.Data = data[:n]
-			if err := b.queries.FileChunkInsert(ctx, b.pool, row); err != nil {
+		if n > 0 || row.First == 0 {
+			row.Data = (*data)[:n]
+			if err := b.queries.FileChunksInsert(ctx, b.pool, row); err != nil {
 				return failed(ctx, err)
 			}
 		}
 		if ended {
 			return nil
 		}
-		row.Position++
+		row.First += maxRows
 	}
 }
 
@@ -71,10 +78,10 @@ func (b *Blobs) Put(ctx context.Context, key string, r io.Reader) error {
 func (b *Blobs) Delete(ctx context.Context, key string) error {
 	namespace, blob := split(key)
 	for {
-		n, err := b.queries.FileChunkDelete(ctx, b.pool, db.FileChunkDeleteParams{
-			Namespace: namespace, Blob: blob, MaxRows: removed,
+		n, err := b.queries.FileChunksDelete(ctx, b.pool, db.FileChunksDeleteParams{
+			Namespace: namespace, Blob: blob, MaxRows: maxRemoved,
 		})
-		if err != nil || n < removed {
+		if err != nil || n < maxRemoved {
 			return failed(ctx, err)
 		}
 	}
@@ -82,37 +89,32 @@ func (b *Blobs) Delete(ctx context.Context, key string) error {
 
 // Get implements files.Blobs.
 func (b *Blobs) Get(ctx context.Context, key string, offset int64) (io.ReadCloser, error) {
-	namespace, blob := split(key)
-	at := db.FileChunkGetParams{
-		Namespace: namespace, Blob: blob, Position: int32(offset / chunk),
-		First: int32(offset%chunk) + 1,
+	at := db.FileChunksGetParams{First: int32(offset / rowBytes)}
+	at.Namespace, at.Blob = split(key)
+	at.Before = at.First + firstRows
+	r := &reader{ctx: ctx, blobs: b, at: at}
+	err := r.next()
+	if err == nil && r.data == nil && offset == 0 {
+		err = &repo.NotFoundError{Kind: "blob", Name: at.Blob}
 	}
-	r := &reader{ctx: ctx, blobs: b, at: at, full: chunk - int(offset%chunk)}
-	return r, r.next()
+	r.data = r.data[min(int(offset%rowBytes), len(r.data)):]
+	return r, err
 }
 
-// reader has what is left of a chunk.
+// reader has what is left of some rows.
 type reader struct {
 	ctx   context.Context //nolint:containedctx // that of Get
 	blobs *Blobs
-	at    db.FileChunkGetParams
+	at    db.FileChunksGetParams
 	data  []byte
-	full  int  // how much a chunk has that another one follows
-	last  bool // none follows
+	last  bool // no more rows follow
 }
 
-// next reads the next chunk.
+// next reads the next rows.
 func (r *reader) next() (err error) {
-	r.data, err = r.blobs.queries.FileChunkGet(r.ctx, r.blobs.pool, r.at)
-	if errors.Is(err, pgx.ErrNoRows) {
-		if r.last = true; r.full == chunk && r.at.Position > 0 { // the one before was full
-			return nil
-		}
-		return &repo.NotFoundError{Kind: "blob", Name: r.at.Blob}
-	}
-	r.last = len(r.data) < r.full
-	r.full, r.at.First = chunk, 1
-	r.at.Position++
+	r.data, err = r.blobs.queries.FileChunksGet(r.ctx, r.blobs.pool, r.at)
+	r.last = len(r.data) < int(r.at.Before-r.at.First)*rowBytes
+	r.at.First, r.at.Before = r.at.Before, r.at.Before+maxRows
 	return failed(r.ctx, err)
 }
 

@@ -72,16 +72,16 @@ CREATE TABLE state_values (
     CONSTRAINT state_values_check CHECK (state_values_valid(key, value, version))
 ) WITH (fillfactor = 70);
 
--- The bytes of files, of which package files says in state where they are. All but the last chunk of a blob are as long
--- as each other. Most are compressed already, and so what is stored is what was given.
+-- The bytes of files, of which package files says in state where they are. A row has as many as are kept in its page,
+-- uncompressed, since most are compressed already: elsewhere they would be four rows and an entry of an index each.
 CREATE TABLE file_chunks (
     namespace text    NOT NULL,
     blob      text    COLLATE "C" NOT NULL,
     position  integer NOT NULL,
     data      bytea   NOT NULL,
     CONSTRAINT file_chunks_pkey PRIMARY KEY (namespace, blob, position),
-    CONSTRAINT file_chunks_data_check CHECK (octet_length(data) <= 1048576)
-);
+    CONSTRAINT file_chunks_data_check CHECK (octet_length(data) <= 7900)
+) WITH (toast_tuple_target = 8160);
 ALTER TABLE file_chunks ALTER data SET STORAGE EXTERNAL;
 -- +goose StatementEnd
 
