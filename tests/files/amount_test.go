@@ -18,7 +18,7 @@ func TestAmountOfUploads(t *testing.T) {
 	for _, c := range []struct {
 		uploads int
 		most    uint64
-	}{{1, 32 << 20}, {16, 200 << 20}} {
+	}{{1, 48 << 20}, {16, 200 << 20}} {
 		upload := task{URL: url, Session: pgtest.NewSession(t, store), Uploads: c.uploads, Bytes: pgtest.Choose(100, 8) << 20}
 		command := pgtest.Again(t.Context(), taskVariable, upload)
 		command.Stderr = os.Stderr

@@ -189,7 +189,7 @@ func TestKilled(t *testing.T) {
 		FROM state_values v JOIN state_scopes s ON s.id = v.scope_id WHERE v.key LIKE 'use/%') u`)
 	blobs := pgtest.Value[int](t, store.Pool(), "SELECT count(DISTINCT (namespace, blob)) FROM file_chunks")
 	t.Logf("%d steps; %d blobs are left, and %d objects", total-ended, blobs, objects)
-	if left != 0 || unused != 0 || blobs != objects || total-ended < 60 {
+	if left != 0 || unused != 0 || blobs != objects || total-ended < 50 {
 		t.Errorf("%d keys are left, %d unused objects, %d blobs of %d objects", left, unused, blobs, objects)
 	}
 }
