@@ -10,9 +10,8 @@ import (
 )
 
 const fileChunksDelete = `-- name: FileChunksDelete :execrows
-DELETE FROM file_chunks c WHERE c.namespace = $1 AND c.blob = $2 AND c.position = ANY (ARRAY(
-    SELECT d.position FROM file_chunks d WHERE d.namespace = $1 AND d.blob = $2
-    ORDER BY d.position LIMIT $3))
+DELETE FROM file_chunks c WHERE c.namespace = $1 AND c.blob = $2 AND c.position IN (
+    SELECT d.position FROM file_chunks d WHERE d.namespace = $1 AND d.blob = $2 LIMIT $3)
 `
 
 type FileChunksDeleteParams struct {
@@ -58,11 +57,10 @@ func (q *Queries) FileChunksGet(ctx context.Context, db DBTX, arg FileChunksGetP
 const fileChunksInsert = `-- name: FileChunksInsert :exec
 
 WITH given AS (SELECT $3::bytea AS data, $4::integer AS first),
-numbers AS (SELECT given.data, given.first, generate_series(0, (octet_length(given.data) - 1) / 7900) AS n FROM given),
+parts AS (SELECT data, first, generate_series(0, (octet_length(data) - 1) / 7900) AS n FROM given),
 setting AS (SELECT set_config('synchronous_commit', 'off', true))
 INSERT INTO file_chunks (namespace, blob, position, data)
-SELECT $1, $2, numbers.first + numbers.n, substr(numbers.data, numbers.n * 7900 + 1, 7900)
-FROM numbers CROSS JOIN setting
+SELECT $1, $2, parts.first + parts.n, substr(parts.data, parts.n * 7900 + 1, 7900) FROM parts, setting
 `
 
 type FileChunksInsertParams struct {

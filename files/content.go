@@ -25,10 +25,10 @@ type versions func(ctx context.Context, state repo.State, c content) ([]File, []
 // keep keeps the bytes of r, if the namespace does not have them, and has versions refer to them. first is changed
 // first: it locks the owner.
 //
-// A reference never dangles. The note of a new blob ends in the transaction in which the first version refers to it, and
-// only as it was made: a sweep that has given the upload up has taken it. Each transaction that refers to bytes has
-// locked the scope of their hash, and then looks which blob has them. One that removes a blob has locked the same scope,
-// and then looks whether anything refers to it.
+// A reference never dangles. The note of a new blob ends in the transaction in which the first version refers to it,
+// and only as it was made: a sweep that has given the upload up has taken it. Each transaction that refers to bytes has
+// locked the scope of their hash, and then looks which blob has them. One that removes a blob has locked the same
+// scope, and then looks whether anything refers to it.
 func (f *Files) keep(ctx context.Context, r io.Reader, first repo.StateChange, of versions) error {
 	ctx, cancel := context.WithTimeout(ctx, f.options.Grace/2)
 	defer cancel()

@@ -49,8 +49,8 @@ type Files struct {
 	notes   notes
 }
 
-// New returns the files of a namespace; empty means repo.DefaultNamespace. A store that has views is used by that of the
-// namespace; another one has to be that view. Errors: InvalidError.
+// New returns the files of a namespace; empty means repo.DefaultNamespace. A store that has views is used by that of
+// the namespace; another one has to be that view. Errors: InvalidError.
 func New(store repo.Store, namespace string, blobs Blobs, options Options) (*Files, error) {
 	namespace = cmp.Or(namespace, repo.DefaultNamespace)
 	options.MaxBytes, options.Grace = cmp.Or(options.MaxBytes, DefaultMaxBytes), cmp.Or(options.Grace, DefaultGrace)

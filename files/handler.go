@@ -12,10 +12,10 @@ import (
 // inline are the types that a browser may show in place: none of them runs anything.
 var inline = []string{"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"}
 
-// Handler serves versions by their ids, with ranges and with their hash as ETag. authorize says whose files a request may
-// have, and which version it asks for, such as OfSession of a session that the user may read, and r.PathValue("id"); the
-// version is then looked for among these files alone. A browser shows PNG, JPEG, GIF, WebP and PDF, and saves everything
-// else; it guesses no type, and runs nothing in the name of the site.
+// Handler serves versions by their ids, with ranges and with their hash as ETag. authorize says whose files a request
+// may have, and which version it asks for, such as OfSession of a session that the user may read, and
+// r.PathValue("id"); the version is then looked for among these files alone. A browser shows PNG, JPEG, GIF, WebP and
+// PDF, and saves everything else; it guesses no type, and runs nothing in the name of the site.
 //
 // Statuses: 403 for an error of authorize, or 404 if that matches repo.ErrNotFound; 404 for a version that is not
 // there; 405 for methods other than GET and HEAD; 503 if the store fails.

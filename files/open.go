@@ -35,8 +35,8 @@ func (f *Files) Open(ctx context.Context, owner Owner, name string, version int6
 	return f.open(ctx, owner, key)
 }
 
-// OpenID is Open for the id of a version, which one owner has, and a fork of that session. The id of another owner's, or
-// of another namespace's, is not found.
+// OpenID is Open for the id of a version, which one owner has, and a fork of that session. The id of another owner's,
+// or of another namespace's, is not found.
 func (f *Files) OpenID(ctx context.Context, owner Owner, id string) (*Reader, error) {
 	if err := cmp.Or(owner.check(), checkID(id)); err != nil {
 		return nil, err
@@ -116,7 +116,8 @@ func (f *Files) List(ctx context.Context, owner Owner, page repo.Page) (repo.Lis
 	return records(ctx, f.store.State(), owner, "file-last/", page)
 }
 
-// Versions returns one page of the versions of a file that are there, ascending. A name that has none has an empty page.
+// Versions returns one page of the versions of a file that are there, ascending. A name that has none has an empty
+// page.
 func (f *Files) Versions(ctx context.Context, owner Owner, name string, page repo.Page) (repo.List[File], error) {
 	if err := checkName(name); err != nil {
 		return repo.List[File]{}, err

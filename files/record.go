@@ -28,8 +28,8 @@ import (
 //   - ref/ID/OWNER says where the bytes of a version are;
 //   - use/HASH/ID/OWNER is there as long as that, and object/HASH says which blob has the bytes;
 //   - put/BLOB is there before its bytes are, until something refers to them;
-//   - gone/ID/OWNER, free/HASH and trash/BLOB are what Sweep looks at: a version that was deleted, bytes that may be in no
-//     use any more, and those that are in none.
+//   - gone/ID/OWNER, free/HASH and trash/BLOB are what Sweep looks at: a version that was deleted, bytes that may be in
+//     no use any more, and those that are in none.
 
 // Owner says whose files. The zero Owner is nobody.
 type Owner struct{ scope repo.Scope }
@@ -107,8 +107,8 @@ func (n NewFile) check() error {
 const octets = "application/octet-stream"
 
 func checkName(name string) error {
-	return invalidIf(name == "" || len(name) > repo.MaxNameBytes || !utf8.ValidString(name) || strings.Contains(name, "\x00"),
-		"file.name", "is not 1 to 255 bytes of UTF-8 without NUL")
+	bad := name == "" || len(name) > repo.MaxNameBytes || !utf8.ValidString(name) || strings.Contains(name, "\x00")
+	return invalidIf(bad, "file.name", "is not 1 to 255 bytes of UTF-8 without NUL")
 }
 
 func versionKey(name string, version int64) string {

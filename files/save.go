@@ -11,8 +11,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Save reads r to its end, and saves that as the next version of a file. Savers of one name wait for each other, for the
-// last transaction alone, and none has to try again. What can seek is read twice, from where it is: bytes that the
+// Save reads r to its end, and saves that as the next version of a file. Savers of one name wait for each other, for
+// the last transaction alone, and none has to try again. What can seek is read twice, from where it is: bytes that the
 // namespace has are not kept again. A save that fails, or whose process dies, leaves no version, and Sweep removes what
 // is left of its bytes.
 //
@@ -37,14 +37,14 @@ func (f *Files) Save(ctx context.Context, owner Owner, file NewFile, r io.Reader
 	}
 	count := repo.StateChange{Scope: owner.scope, Key: countKey(file.Name), Op: repo.StateIncrement, By: 1}
 	secret := rand.Text()
-	err = f.keep(ctx, r, count, func(ctx context.Context, state repo.State, c content) (found []File, last []repo.StateChange, err error) {
-		n, err := state.Get(ctx, owner.scope, count.Key)
+	err = f.keep(ctx, r, count, func(ctx context.Context, s repo.State, c content) ([]File, []repo.StateChange, error) {
+		n, err := s.Get(ctx, owner.scope, count.Key)
 		if err == nil {
 			err = json.Unmarshal(n.Value, &saved.Version)
 		}
 		saved.ID, saved.SHA256, saved.Size, saved.SavedAt = c.SHA256[:1]+secret, c.SHA256, c.size, n.UpdatedAt
-		last = []repo.StateChange{set(owner.scope, lastKey(file.Name), encode(saved))}
-		return []File{saved}, append(last, saved.describe()...), err
+		last := set(owner.scope, lastKey(file.Name), encode(saved))
+		return []File{saved}, append(saved.describe(), last), err
 	})
 	if err != nil {
 		return File{}, err

@@ -20,10 +20,10 @@ type Swept struct {
 
 // Sweep removes what nothing refers to any more: the references of sessions that were deleted and of users who were
 // erased, what is left of failed saves, and bytes, for whose last reference Options.Grace has passed by the database's
-// clock. It looks at limit keys (zero: 1,000) from where the last sweep ended, in whatever process: call it now and then,
-// and again while there are more. Bytes are gone after a second round, once the grace has passed. Several may sweep at
-// once, and each may be ended at any time. What fails is left for the next round, and the others are done; the errors
-// are joined.
+// clock. It looks at limit keys (zero: 1,000) from where the last sweep ended, in whatever process: call it now and
+// then, and again while there are more. Bytes are gone after a second round, once the grace has passed. Several may
+// sweep at once, and each may be ended at any time. What fails is left for the next round, and the others are done; the
+// errors are joined.
 func (f *Files) Sweep(ctx context.Context, limit int) (swept Swept, err error) {
 	if err := invalidIf(limit < 0, "limit", "is negative"); err != nil {
 		return swept, err
@@ -74,8 +74,11 @@ var steps = []struct {
 	prefix string
 	each   func(*sweep, context.Context, repo.Scope, []repo.StateValue) []error
 }{
-	{"gone/", (*sweep).references}, {"ref/", (*sweep).references},
-	{notePrefix, one((*sweep).note)}, {"free/", one((*sweep).bytes)}, {"trash/", one((*sweep).trash)},
+	{"gone/", (*sweep).references},
+	{"ref/", (*sweep).references},
+	{notePrefix, one((*sweep).note)},
+	{"free/", one((*sweep).bytes)},
+	{"trash/", one((*sweep).trash)},
 }
 
 // begin reads the database's clock, and where the last sweep has ended.

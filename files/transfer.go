@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -40,8 +41,8 @@ func (f *Files) Export(ctx context.Context, session repo.ID, w io.Writer) error 
 }
 
 // Import reads what Export has written, after Sessions.Import has stored the session's document: from then on the
-// session's files can be opened. It may be repeated. Errors: NotFoundError for the session; ImportError for a tar that is
-// none, has bytes of which the session has no file, or that are not what their name says; those of Save.
+// session's files can be opened. It may be repeated. Errors: NotFoundError for the session; ImportError for a tar that
+// is none, has bytes of which the session has no file, or that are not what their name says; those of Save.
 func (f *Files) Import(ctx context.Context, session repo.ID, r io.Reader) error {
 	owner := OfSession(session)
 	if _, err := f.store.Sessions().Get(ctx, session); err != nil {
@@ -55,22 +56,25 @@ func (f *Files) Import(ctx context.Context, session repo.ID, r io.Reader) error 
 		if err != nil {
 			return &repo.ImportError{Field: "files", Reason: "are no tar", Err: err}
 		}
-		lock := remove(owner.scope, lockKey)
-		err = f.keep(ctx, archive, lock, func(ctx context.Context, state repo.State, c content) ([]File, []repo.StateChange, error) {
-			var same []File
-			found, err := all(ctx, state, owner, "file/")
-			for _, file := range found {
-				if file.SHA256 == c.SHA256 && file.Size == c.size && checkID(file.ID) == nil && file.ID[:1] == c.SHA256[:1] {
-					same = append(same, file)
-				}
-			}
-			if err == nil && (len(same) == 0 || header.Name != c.SHA256) {
-				err = &repo.ImportError{Field: fmt.Sprintf("files[%q]", header.Name), Reason: "are not the bytes of a file of the session"}
-			}
-			return same, nil, err
-		})
+		err = f.keep(ctx, archive, remove(owner.scope, lockKey), same(owner, header.Name))
 		if err != nil {
 			return err
 		}
+	}
+}
+
+// same returns the versions of a session with the bytes that a tar has under a name.
+func same(owner Owner, name string) versions {
+	return func(ctx context.Context, state repo.State, c content) ([]File, []repo.StateChange, error) {
+		found, err := all(ctx, state, owner, "file/")
+		found = slices.DeleteFunc(found, func(file File) bool {
+			return file.SHA256 != c.SHA256 || file.Size != c.size || checkID(file.ID) != nil || file.ID[:1] != c.SHA256[:1]
+		})
+		if err == nil && (len(found) == 0 || name != c.SHA256) {
+			err = &repo.ImportError{
+				Field: fmt.Sprintf("files[%q]", name), Reason: "are not the bytes of a file of the session",
+			}
+		}
+		return found, nil, err
 	}
 }

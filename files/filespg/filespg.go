@@ -1,4 +1,5 @@
-// Package filespg keeps the bytes of files (package files) in PostgreSQL, in the table file_chunks of the store's schema.
+// Package filespg keeps the bytes of files (package files) in PostgreSQL, in the table file_chunks of the store's
+// schema.
 package filespg
 
 import (
@@ -31,8 +32,9 @@ type Blobs struct {
 	buffers sync.Pool // of pointers to maxRows rows
 }
 
-// New returns blobs in the database of a pool, which has to be that of the store with which package files uses them, such
-// as agentstore.Store.Pool: a chunk is on the disk only when what the store commits later is. Errors: InvalidError.
+// New returns blobs in the database of a pool, which has to be that of the store with which package files uses them,
+// such as agentstore.Store.Pool: a chunk is on the disk only when what the store commits later is. Errors:
+// InvalidError.
 func New(pool *pgxpool.Pool) (*Blobs, error) {
 	if pool == nil {
 		return nil, &repo.InvalidError{Field: "pool", Reason: "is nil"}

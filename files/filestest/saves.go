@@ -34,7 +34,7 @@ func testVersions(w *world) {
 	}
 	var listed []files.File
 	for page := (repo.Page{Limit: 5}); ; {
-		found, err := w.Files.Versions(w.Context(), owner, "a/b~.txt", page)
+		found, err := w.Versions(w.Context(), owner, "a/b~.txt", page)
 		w.check(err)
 		listed = append(listed, found.Items...)
 		if page.After = found.Next; page.After == "" {
@@ -84,8 +84,13 @@ func testSeek(w *world) {
 		whence int
 		want   int64
 	}{
-		{5, io.SeekStart, 5}, {1 << 20, io.SeekStart, 1 << 20}, {-10, io.SeekEnd, file.Size - 10}, {-(1 << 20), io.SeekCurrent, file.Size - 1<<20 - 6},
-		{0, io.SeekEnd, file.Size}, {10, io.SeekEnd, file.Size + 10}, {0, io.SeekCurrent, file.Size + 10},
+		{5, io.SeekStart, 5},
+		{1 << 20, io.SeekStart, 1 << 20},
+		{-10, io.SeekEnd, file.Size - 10},
+		{-(1 << 20), io.SeekCurrent, file.Size - 1<<20 - 6},
+		{0, io.SeekEnd, file.Size},
+		{10, io.SeekEnd, file.Size + 10},
+		{0, io.SeekCurrent, file.Size + 10},
 	} {
 		at, err := r.Seek(seek.offset, seek.whence)
 		if err != nil || at != seek.want {
@@ -140,11 +145,18 @@ func testInvalid(w *world) {
 		owner files.Owner
 		file  files.NewFile
 	}{
-		{files.Owner{}, files.NewFile{Name: "a"}}, {files.OfUser(""), files.NewFile{Name: "a"}}, {files.OfUser(long), files.NewFile{Name: "a"}},
+		{files.Owner{}, files.NewFile{Name: "a"}},
+		{files.OfUser(""), files.NewFile{Name: "a"}},
+		{files.OfUser(long), files.NewFile{Name: "a"}},
 		{files.OfSession(repo.ID{}), files.NewFile{Name: "a"}},
-		{good, files.NewFile{}}, {good, files.NewFile{Name: long}}, {good, files.NewFile{Name: "\xff"}}, {good, files.NewFile{Name: "a\x00"}},
-		{good, files.NewFile{Name: "a", Type: "none of\r\nthese"}}, {good, files.NewFile{Name: "a", Metadata: object(`[]`)}},
-		{good, files.NewFile{Name: "a", Metadata: object(``)}}, {good, files.NewFile{Name: "a", Metadata: object(` `)}},
+		{good, files.NewFile{}},
+		{good, files.NewFile{Name: long}},
+		{good, files.NewFile{Name: "\xff"}},
+		{good, files.NewFile{Name: "a\x00"}},
+		{good, files.NewFile{Name: "a", Type: "none of\r\nthese"}},
+		{good, files.NewFile{Name: "a", Metadata: object(`[]`)}},
+		{good, files.NewFile{Name: "a", Metadata: object(``)}},
+		{good, files.NewFile{Name: "a", Metadata: object(` `)}},
 		{good, files.NewFile{Name: "a", Metadata: object(`{"a":"` + strings.Repeat("x", files.MaxMetadata) + `"}`)}},
 	} {
 		if _, err := w.Save(w.Context(), c.owner, c.file, strings.NewReader("x")); !errors.Is(err, repo.ErrInvalid) {
@@ -162,7 +174,7 @@ func testInvalid(w *world) {
 			w.Errorf("%q: %v", id, err)
 		}
 	}
-	if _, err := w.Files.Versions(w.Context(), files.Owner{}, "a", repo.Page{}); !errors.Is(err, repo.ErrInvalid) {
+	if _, err := w.Versions(w.Context(), files.Owner{}, "a", repo.Page{}); !errors.Is(err, repo.ErrInvalid) {
 		w.Error(err)
 	}
 	if _, err := w.Delete(w.Context(), good, ""); !errors.Is(err, repo.ErrInvalid) {
@@ -222,7 +234,7 @@ func testWriters(w *world) {
 		})
 	}
 	all.Wait()
-	found, err := w.Files.Versions(w.Context(), owner, "f", repo.Page{})
+	found, err := w.Versions(w.Context(), owner, "f", repo.Page{})
 	w.check(err)
 	for n, file := range found.Items {
 		if file.Version != int64(n)+1 {

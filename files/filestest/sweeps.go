@@ -120,9 +120,9 @@ func testFork(w *world) {
 	w.append(id, "refers to two")
 	third := w.save(owner, "f", "three")
 	puts := w.blobs.puts
-	fork, err := w.Files.Fork(w.Context(), id, 1, repo.NewSession{ID: repo.NewID()})
+	fork, err := w.Fork(w.Context(), id, 1, repo.NewSession{ID: repo.NewID()})
 	w.check(err)
-	again, err := w.Files.Fork(w.Context(), id, 1, repo.NewSession{ID: fork.ID})
+	again, err := w.Fork(w.Context(), id, 1, repo.NewSession{ID: fork.ID})
 	if err != nil || !again.Existed {
 		w.Errorf("%+v, %v", again, err)
 	}
@@ -141,7 +141,7 @@ func testFork(w *world) {
 	if own := w.save(to, "f", "four"); own.Version != 3 {
 		w.Errorf("%+v", own)
 	}
-	later, err := w.Files.Fork(w.Context(), fork.ID, 0, repo.NewSession{})
+	later, err := w.Fork(w.Context(), fork.ID, 0, repo.NewSession{})
 	w.check(err)
 	w.has(files.OfSession(later.ID), first, "one")
 	w.hasNot(files.OfSession(later.ID), second)
@@ -181,7 +181,7 @@ func testGivenUp(w *world) {
 		w.Error(err)
 	}
 	w.blobs.put = nil
-	if found, err := w.Files.Versions(w.Context(), files.OfNamespace(), "f", repo.Page{}); err != nil || len(found.Items) != 0 {
+	if found, err := w.Versions(w.Context(), files.OfNamespace(), "f", repo.Page{}); err != nil || len(found.Items) != 0 {
 		w.Error(found, err)
 	}
 }
@@ -337,7 +337,7 @@ func (w *world) count(owner files.Owner) int {
 	names, err := w.List(w.Context(), owner, repo.Page{})
 	w.check(err)
 	for _, last := range names.Items {
-		found, err := w.Files.Versions(w.Context(), owner, last.Name, repo.Page{})
+		found, err := w.Versions(w.Context(), owner, last.Name, repo.Page{})
 		w.check(err)
 		for _, file := range found.Items {
 			r, err := w.Open(w.Context(), owner, file.Name, file.Version)

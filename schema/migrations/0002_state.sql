@@ -95,7 +95,8 @@ BEGIN
         AND EXISTS (SELECT FROM state_scopes) THEN
         RAISE EXCEPTION 'table state_scopes still holds rows' USING ERRCODE = 'ZAS01';
     END IF;
-    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') <> 'on' AND EXISTS (SELECT FROM file_chunks) THEN
+    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') <> 'on'
+        AND EXISTS (SELECT FROM file_chunks) THEN
         RAISE EXCEPTION 'table file_chunks still holds rows' USING ERRCODE = 'ZAS01';
     END IF;
 END

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// Guarantee: Files: After an erasure and sweeps no byte of the person's files is left.
+// Guarantee: Files: After an erasure, sweeps leave no byte of the person's files.
 func TestCanary(t *testing.T) {
 	t.Parallel()
 	const canary, other = "canary-4711", "sparrow-4712"

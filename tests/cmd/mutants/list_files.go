@@ -11,7 +11,7 @@ var fileMutants = []mutant{
 	{"files/a record that was forged", in("files", "Files.open", neverAll("at.SHA256")), inFiles("Forged")},
 	{"files/a hold", in("files", "unheld", neverAll("theirs")), inFiles("Held")},
 	{"files/a version behind the fork", in("files", "carry", never("file.Sequence")), inFiles("Fork")},
-	{"files/bytes of a tar that are others", in("files", "Files.Import", never("header.Name")), inFiles("ForeignTransfer")},
+	{"files/bytes of a tar that are others", in("files", "same", never("name")), inFiles("ForeignTransfer")},
 }
 
 func inFiles(part string) killer { return test("files", "TestFiles/"+part) }
