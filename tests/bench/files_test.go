@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"slices"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func BenchmarkFiles(b *testing.B) {
 				return err
 			},
 			"again": func() error {
-				_, err := f.Save(b.Context(), owner, files.NewFile{Name: fmt.Sprint("g")}, bytes.NewReader(make([]byte, size)))
+				_, err := f.Save(b.Context(), owner, files.NewFile{Name: "g"}, bytes.NewReader(make([]byte, size)))
 				return err
 			},
 		} {
@@ -58,5 +59,41 @@ func BenchmarkFiles(b *testing.B) {
 		slices.Sort(times[name])
 		b.ReportMetric(float64(times[name][rounds/2].Microseconds())/1000, name+"-ms")
 		b.ReportMetric(float64(times[name][rounds/2])/float64(times["bare"][rounds/2]), name+"-ratio")
+	}
+}
+
+// A session with 16 messages, each with a picture of 8 MB, is read in the time and the bytes of its references.
+func BenchmarkPictures(b *testing.B) {
+	store := pgtest.NewStore(b, agentstore.Options{})
+	blobs, err := filespg.New(store.Pool())
+	if err != nil {
+		b.Fatal(err)
+	}
+	f, err := files.New(store, "", blobs, files.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	session := newSessions(b, store, 1)[0]
+	const pictures = 16
+	for n := range pictures {
+		file, err := f.Save(b.Context(), files.OfSession(session), files.NewFile{Name: fmt.Sprint(n), Type: "image/png"}, io.LimitReader(rand.Reader, 8_000_000))
+		if err != nil {
+			b.Fatal(err)
+		}
+		message := repo.NewMessage{Role: repo.RoleUser, Content: "What is this?", Payload: files.Payload(file.Reference())}
+		if _, err := store.Sessions().Append(b.Context(), session, message); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		messages, err := store.Sessions().LastMessages(b.Context(), session, pictures)
+		if err != nil || len(messages) != pictures {
+			b.Fatal(len(messages), err)
+		}
+		for _, m := range messages {
+			if size := len(m.Content) + len(m.Payload) + len(m.Metadata); size > 1<<10 {
+				b.Fatalf("%d bytes", size)
+			}
+		}
 	}
 }
