@@ -152,30 +152,36 @@ func ownerOf(key string) Owner {
 func (s *sweep) reference(ctx context.Context, scope repo.Scope, v repo.StateValue, name string, owner Owner) error {
 	state := s.store.State()
 	id, _, _ := strings.Cut(name, "/")
-	found, err := state.Get(ctx, scope, "ref/"+name)
-	if err == nil {
-		var key string
-		err = get(ctx, state, owner.scope, idKey(id), &key)
-		if err == nil {
-			return nil
-		}
-		var at ref
-		if errors.Is(err, repo.ErrNotFound) {
-			err = decode(found, &at)
-		}
-		if err != nil {
-			return err
-		}
-		drop := remove(scope, found.Key)
-		drop.IfVersion = &found.Version // who restores the session refers again
-		changes := []repo.StateChange{drop, remove(scope, useKey(at.SHA256, id, owner)), set(scope, "free/"+at.SHA256, yes)}
-		if _, err = state.Change(ctx, changes); err != nil {
-			return err
-		}
-		s.swept.References++
+	var key string
+	err := get(ctx, state, owner.scope, idKey(id), &key)
+	if errors.Is(err, repo.ErrNotFound) {
+		err = s.drop(ctx, scope, name, id, owner)
 	}
-	if strings.HasPrefix(v.Key, "gone/") && (err == nil || errors.Is(err, repo.ErrNotFound)) {
+	if err == nil && strings.HasPrefix(v.Key, "gone/") {
 		_, err = state.Change(ctx, []repo.StateChange{remove(scope, v.Key)})
+	}
+	return err
+}
+
+// drop removes a reference, if it is there, and notes that the bytes may be in no use.
+func (s *sweep) drop(ctx context.Context, scope repo.Scope, name, id string, owner Owner) error {
+	found, err := s.store.State().Get(ctx, scope, "ref/"+name)
+	var at ref
+	if err == nil {
+		err = decode(found, &at)
+	}
+	if errors.Is(err, repo.ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	end := remove(scope, found.Key)
+	end.IfVersion = &found.Version // who restores the session refers again
+	_, err = s.store.State().Change(ctx, []repo.StateChange{
+		end, remove(scope, useKey(at.SHA256, id, owner)), set(scope, "free/"+at.SHA256, yes),
+	})
+	if err == nil {
+		s.swept.References++
 	}
 	return err
 }
@@ -207,7 +213,9 @@ func (s *sweep) bytes(ctx context.Context, scope repo.Scope, v repo.StateValue, 
 			return err
 		}
 		var blob string
-		if err := get(ctx, tx.State(), scope, "object/"+sum, &blob); err != nil {
+		if err := get(ctx, tx.State(), scope, "object/"+sum, &blob); errors.Is(err, repo.ErrNotFound) {
+			return nil
+		} else if err != nil {
 			return err
 		}
 		_, err = tx.State().Change(ctx, []repo.StateChange{remove(scope, "object/"+sum), set(scope, "trash/"+blob, yes)})

@@ -59,6 +59,7 @@ func BenchmarkFiles(b *testing.B) {
 		slices.Sort(times[name])
 		b.ReportMetric(float64(times[name][rounds/2].Microseconds())/1000, name+"-ms")
 		b.ReportMetric(float64(times[name][rounds/2])/float64(times["bare"][rounds/2]), name+"-ratio")
+		b.ReportMetric(float64(times[name][rounds/10])/float64(times["bare"][rounds/10]), name+"-tenth-ratio")
 	}
 }
 
