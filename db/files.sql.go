@@ -10,8 +10,8 @@ import (
 )
 
 const fileChunksDelete = `-- name: FileChunksDelete :execrows
-DELETE FROM file_chunks c WHERE c.namespace = $1 AND c.blob = $2 AND c.position IN (
-    SELECT d.position FROM file_chunks d WHERE d.namespace = $1 AND d.blob = $2 LIMIT $3)
+DELETE FROM file_chunks c WHERE c.namespace = $1 AND c.blob = $2 AND c.position = ANY (ARRAY(
+    SELECT d.position FROM file_chunks d WHERE d.namespace = $1 AND d.blob = $2 LIMIT $3))
 `
 
 type FileChunksDeleteParams struct {

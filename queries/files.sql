@@ -16,5 +16,5 @@ WHERE c.namespace = @namespace AND c.blob = @blob AND c.position >= @first AND c
 
 -- name: FileChunksDelete :execrows
 -- Index: file_chunks_pkey, twice. Removes some rows of a blob, of which a part may be gone.
-DELETE FROM file_chunks c WHERE c.namespace = @namespace AND c.blob = @blob AND c.position IN (
-    SELECT d.position FROM file_chunks d WHERE d.namespace = @namespace AND d.blob = @blob LIMIT @max_rows);
+DELETE FROM file_chunks c WHERE c.namespace = @namespace AND c.blob = @blob AND c.position = ANY (ARRAY(
+    SELECT d.position FROM file_chunks d WHERE d.namespace = @namespace AND d.blob = @blob LIMIT @max_rows));
