@@ -4,6 +4,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -60,10 +61,8 @@ func refuse(w http.ResponseWriter, status int) { http.Error(w, http.StatusText(s
 func disposition(f File) string {
 	how := "attachment"
 	media, _, err := mime.ParseMediaType(f.Type)
-	for _, safe := range inline {
-		if err == nil && media == safe {
-			how = "inline"
-		}
+	if err == nil && slices.Contains(inline, media) {
+		how = "inline"
 	}
 	name := strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == '/' || r == '\\' {

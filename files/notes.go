@@ -33,12 +33,10 @@ func (f *Files) note(ctx context.Context) (blob string, end repo.StateChange, er
 	}
 	if len(n.blobs) == 0 || time.Since(n.made) > f.options.Grace/4 { // with a save they are younger than the grace
 		n.blobs, n.made = nil, time.Now()
-		var blobs []string
-		var changes []repo.StateChange
-		scope := shard(hashed([]byte(rand.Text())))
+		scope, blobs, changes := shard(hashed([]byte(rand.Text()))), []string{}, []repo.StateChange{}
 		for range batchNotes {
-			blobs = append(blobs, f.prefix+rand.Text())
-			changes = append(changes, set(scope, notePrefix+blobs[len(blobs)-1], yes))
+			blob = f.prefix + rand.Text()
+			blobs, changes = append(blobs, blob), append(changes, set(scope, notePrefix+blob, yes))
 		}
 		made, err := f.store.State().Change(ctx, changes)
 		if err != nil {
