@@ -58,6 +58,7 @@ GRANT SELECT, UPDATE (batch) ON session_remains TO :"application";
 GRANT SELECT, INSERT, DELETE, UPDATE (created_at) ON session_holds TO :"application";
 GRANT SELECT, INSERT, UPDATE, DELETE ON state_scopes TO :"application";
 GRANT SELECT, INSERT, UPDATE, DELETE ON state_values TO :"application";
+GRANT SELECT, INSERT, DELETE ON file_chunks TO :"application";
 GRANT SELECT, INSERT, DELETE, UPDATE (owner, fence, acquired_at, expires_at) ON leases TO :"application";
 GRANT SELECT, INSERT, DELETE, UPDATE (owner, opener, fence, status, reason, ttl,
     expires_at) ON streams TO :"application";
@@ -119,6 +120,7 @@ GRANT SELECT ON session_remains TO :"reader";
 GRANT SELECT ON session_holds TO :"reader";
 GRANT SELECT ON state_scopes TO :"reader";
 GRANT SELECT ON state_values TO :"reader";
+GRANT SELECT ON file_chunks TO :"reader";
 GRANT SELECT ON leases TO :"reader";
 GRANT SELECT ON streams TO :"reader";
 GRANT SELECT ON stream_parts TO :"reader";

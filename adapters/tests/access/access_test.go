@@ -32,6 +32,7 @@ import (
 	"github.com/seed-df90f812/agentstore/budget"
 	"github.com/seed-df90f812/agentstore/effect"
 	"github.com/seed-df90f812/agentstore/erase"
+	"github.com/seed-df90f812/agentstore/files"
 	"github.com/seed-df90f812/agentstore/inspect"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -57,6 +58,8 @@ type world struct {
 	key    []byte
 	// reserved is her reservation.
 	reserved budget.Reservation
+	blobs    files.Blobs
+	file     files.File
 }
 
 // question is who asks, and for what.
@@ -302,6 +305,50 @@ var table = map[string]entry{
 	"budget.Keeper.Sweep": {nobody: true, quiet: "foreign empty", ask: inBudget(func(ctx context.Context, k *budget.Keeper, q question, _ budget.Request, _ budget.Reservation) (any, error) {
 		return k.Sweep(ctx, q.name)
 	})},
+	"files.New": {nothing: "gives the files of a namespace, whose methods are asked"}, "files.NewFolder": {nothing: pure}, "files.OfSession": {nothing: pure},
+	"files.OfUser": {nothing: pure}, "files.ScopeOf": {nothing: pure}, "files.Payload": {nothing: pure}, "files.References": {nothing: pure}, "files.Estimate": {nothing: pure},
+	"files.Reader.Read": {nothing: "reads what Open has found"}, "files.Reader.Seek": {nothing: "reads what Open has found"},
+	"files.Files.Save": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, q question, owner files.Owner, _ files.File) (any, error) {
+		return f.Save(ctx, owner, files.NewFile{Name: "f"}, strings.NewReader("x"))
+	})},
+	"files.Files.Open": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, _ question, owner files.Owner, hers files.File) (any, error) {
+		return f.Open(ctx, owner, hers.Name, hers.Version)
+	})},
+	"files.Files.OpenID": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, q question, _ files.Owner, hers files.File) (any, error) {
+		return f.OpenID(ctx, files.OfUser(q.user), hers.ID)
+	})},
+	"files.Files.List": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, _ question, owner files.Owner, _ files.File) (any, error) {
+		return f.List(ctx, owner, repo.Page{})
+	})},
+	"files.Files.Versions": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, _ question, owner files.Owner, hers files.File) (any, error) {
+		return f.Versions(ctx, owner, hers.Name, repo.Page{})
+	})},
+	"files.Files.Delete": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, _ question, owner files.Owner, hers files.File) (any, error) {
+		return f.Delete(ctx, owner, hers.Name)
+	})},
+	"files.Files.Fork": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, q question, _ files.Owner, _ files.File) (any, error) {
+		return f.Fork(ctx, q.session, 0, repo.NewSession{})
+	})},
+	"files.Files.Export": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, q question, _ files.Owner, _ files.File) (any, error) {
+		var archive strings.Builder
+		err := f.Export(ctx, q.session, &archive)
+		return archive.String(), err
+	})},
+	"files.Files.Import": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, q question, _ files.Owner, _ files.File) (any, error) {
+		return nil, f.Import(ctx, q.session, strings.NewReader(""))
+	})},
+	"files.Files.Sweep": {nobody: true, quiet: "foreign empty", ask: inFiles(func(ctx context.Context, f *files.Files, _ question, _ files.Owner, _ files.File) (any, error) {
+		return f.Sweep(ctx, 0)
+	})},
+	"files.Files.Handler": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, _ question, owner files.Owner, hers files.File) (any, error) {
+		recorded := httptest.NewRecorder()
+		f.Handler(func(*http.Request) (files.Owner, string, error) { return owner, hers.ID, nil }).
+			ServeHTTP(recorded, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		if recorded.Code != http.StatusOK {
+			return recorded.Body.String(), errors.New(recorded.Body.String())
+		}
+		return recorded.Body.String(), nil
+	})},
 	"window.Estimate": {nothing: pure},
 	"window.Read": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
 		return window.Read(ctx, w.in(q).Sessions(), q.session, window.Options{Tokens: 100_000})
@@ -478,6 +525,21 @@ func inBudget(ask func(context.Context, *budget.Keeper, question, budget.Request
 	}
 }
 
+// inFiles asks with the files of a namespace, the session that is asked for as the owner, and Jane's file.
+func inFiles(ask func(context.Context, *files.Files, question, files.Owner, files.File) (any, error)) func(context.Context, *world, question) (any, error) {
+	return func(ctx context.Context, w *world, q question) (any, error) {
+		f, err := files.New(w.store, q.namespace, w.blobs, files.Options{})
+		if err != nil {
+			return nil, err
+		}
+		hers := w.file
+		if q.namespace == "" {
+			hers = files.File{}
+		}
+		return ask(ctx, f, q, files.OfSession(q.session), hers)
+	}
+}
+
 func budgetRequest(name string) budget.Request {
 	limit := budget.Limit{Name: name, Unit: budget.Tokens, Period: budget.Ever, Max: 10}
 	return budget.Request{ID: "r", Limits: []budget.Limit{limit}, Most: budget.Amount{Tokens: 5}, Life: time.Hour}
@@ -601,6 +663,9 @@ func newWorld(t *testing.T, databaseURL string) *world {
 	w.stream = must[repo.Stream](t)(a.Streams().Open(ctx, repo.NewStream{Key: "s", Owner: "jane", Session: w.id}))
 	must[int64](t)(a.Streams().Append(ctx, w.stream, []byte(secret)))
 	w.reserved = must[budget.Reservation](t)(must[*budget.Keeper](t)(budget.New(a, budget.Options{})).Reserve(ctx, budgetRequest("task")))
+	w.blobs = files.NewMemory()
+	f := must[*files.Files](t)(files.New(w.store, "a", w.blobs, files.Options{}))
+	w.file = must[files.File](t)(f.Save(ctx, files.OfSession(w.id), files.NewFile{Name: "f"}, strings.NewReader(secret)))
 	jane := question{namespace: "a", user: "jane", name: "k"}
 	must[any](t)(inCluster(func(ctx context.Context, c *a2astore.Cluster, _ a2a.TaskID) (any, error) {
 		task := &a2a.Task{ID: "task", Metadata: map[string]any{"m": secret}}
@@ -697,7 +762,7 @@ func TestTableIsWhole(t *testing.T) {
 	known := maps.Clone(table)
 	for folder, all := range map[string]bool{
 		"": false, "repo": false, "repo/adapter": false, "observe": false, "otelagentstore": false, "live": false, "inspect": false, "retention": false,
-		"erase": false, "window": false, "budget": false, "usage": false, "approval": false, "effect": false, "audit": false, "adapters/a2a": true, "adapters/mcp": true, "adapters/adk": true,
+		"erase": false, "window": false, "budget": false, "files": false, "usage": false, "approval": false, "effect": false, "audit": false, "adapters/a2a": true, "adapters/mcp": true, "adapters/adk": true,
 	} {
 		names, err := functions("../../../"+folder, all)
 		if err != nil || len(names) == 0 {

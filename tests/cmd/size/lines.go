@@ -28,6 +28,7 @@ var parts = []struct{ prefix, name string }{
 	{"approval/approvaltest/", "tests"},
 	{"usage/usagetest/", "tests"},
 	{"budget/budgettest/", "tests"},
+	{"files/filestest/", "tests"},
 	{"effect/effecttest/", "tests"},
 	{"internal/await/", "tests"},
 	{"tests/", "tests"},
