@@ -13,7 +13,8 @@ const maxRendered = 1 << 20
 
 // zeros are what arguments without a value are.
 var zeros = map[repo.ArgumentType]string{
-	repo.ArgumentString: "", repo.ArgumentInteger: "0", repo.ArgumentFloat: "0", repo.ArgumentBoolean: "false", repo.ArgumentList: "[]",
+	repo.ArgumentString: "", repo.ArgumentInteger: "0", repo.ArgumentFloat: "0", repo.ArgumentBoolean: "false",
+	repo.ArgumentList: "[]",
 }
 
 // Render replaces each {{.name}} in the definition of done by the value of that argument, which is checked: a string as

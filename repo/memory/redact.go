@@ -56,8 +56,8 @@ func (s sessions) redactable(t *tables, r *sessionRow, sequences []int64) (found
 	return found
 }
 
-// replaceMessages replaces those messages of a session that match, in its forks as well, and returns their number. Turns
-// that have some of them are answered whatever they say from now on.
+// replaceMessages replaces those messages of a session that match, in its forks as well, and returns their number.
+// Turns with some of them are answered whatever they say.
 func (t *tables) replaceMessages(owner repo.ID, matches func(*repo.Message) bool,
 	by func(repo.Message) repo.Message,
 ) int64 {

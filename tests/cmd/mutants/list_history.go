@@ -20,6 +20,5 @@ var historyMutants = []mutant{
 	{"redact/a retry that is compared with what is gone", in("internal/rules", "MessageConflict", never("stored.Kind")), inMemory("Redact/Retries")},
 	{"redact/a digest by which it is guessed", query("RedactMessages", never("t.message_count")), inPostgres("TestRedactedIsNowhere")},
 	{"redact/parts that stay", query("RedactParts", never("s.session_id")), inPostgres("TestRedactedIsNowhere")},
-	{"redact/what is kept for followers", in("repo/postgres", "tailBytes", neverAll("rules.IsRedaction")), inPool("RedactRaces/Follow")},
 	{"history/an export without what a message follows", in("internal/export", "Reader.readNext", dropAssign("message.Follows")), inMemory("History/Model")},
 }
