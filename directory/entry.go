@@ -34,9 +34,13 @@ func (e Edit) apply(old Entry) (Entry, error) {
 	if e.Archived != nil {
 		entry.Archived = *e.Archived
 	}
-	tags := slices.Concat(old.Tags, e.AddTags)
-	slices.Sort(tags)
-	entry.Tags = slices.DeleteFunc(slices.Compact(tags), func(t string) bool { return slices.Contains(e.RemoveTags, t) })
+	entry.Tags = slices.DeleteFunc(slices.Concat(old.Tags, e.AddTags), func(tag string) bool {
+		return slices.Contains(e.RemoveTags, tag)
+	})
+	slices.Sort(entry.Tags)
+	if entry.Tags = slices.Compact(entry.Tags); len(entry.Tags) == 0 {
+		entry.Tags = nil
+	}
 	switch {
 	case len(entry.Title) > MaxTitleBytes || !isText(entry.Title):
 		return entry, &repo.InvalidError{Field: "title", Reason: "is too long, or not UTF-8 without NUL"}
@@ -69,7 +73,7 @@ func wordsOf(text string) []string {
 // The first parts of the keys of an owner's scope: of the indexes, whose last part is a session's id, and of counters.
 const (
 	indexAll, indexStarred, indexArchived, indexTag, indexWord = "c", "s", "a", "t", "w"
-	counters                                                  = "n"
+	counters                                                   = "n"
 )
 
 // index returns the keys with which an owner's scope finds a conversation, each with that of the counter that counts

@@ -2,9 +2,9 @@ package directory
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/adapter"
@@ -33,143 +33,50 @@ func (l *listing) readStars(ctx context.Context) (version int64, err error) {
 	return version, err
 }
 
+// wanted returns how keys begin of which an entry has one each if it is selected.
+func (s Selection) wanted() (prefixes []string) {
+	entry := Entry{Title: s.Words, Starred: s.Starred, Archived: s.Archived, Tags: s.Tags}
+	for _, key := range slices.Sorted(maps.Keys(entry.index(repo.ID{}))) {
+		prefix := strings.TrimSuffix(key, repo.ID{}.String())
+		if strings.HasPrefix(key, indexWord) { // a word's begin is enough
+			prefix = strings.TrimSuffix(prefix, "/")
+		}
+		if !strings.HasPrefix(key, indexAll) {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	return prefixes
+}
+
+// has reports whether an entry has what is wanted.
+func (e Entry) has(prefixes []string) bool {
+	keys := e.index(repo.ID{})
+	return !slices.ContainsFunc(prefixes, func(prefix string) bool {
+		for key := range keys {
+			if strings.HasPrefix(key, prefix) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // search returns the sessions that the indexes find for the selection; few: there are no others that it selects.
 func (l *listing) search(ctx context.Context) (found []repo.ID, few bool, err error) {
-	var prefixes []string
-	for _, tag := range l.Tags {
-		prefixes = append(prefixes, repo.JoinKey(indexTag, tag, ""))
-	}
-	for _, word := range l.words {
-		prefixes = append(prefixes, repo.JoinKey(indexWord, word))
-	}
-	if l.Starred {
-		prefixes = append(prefixes, repo.JoinKey(indexStarred, ""))
-	}
-	if l.Archived {
-		prefixes = append(prefixes, repo.JoinKey(indexArchived, ""))
-	}
 	const enough = 50 // which are read as fast as another index
-	for _, prefix := range prefixes {
+	for _, prefix := range l.wanted {
 		ids, _, whole, err := l.idsOf(ctx, prefix)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, false, err
-		case !whole:
-			continue
-		case !few:
-			for id := range ids {
-				found = append(found, id)
-			}
-		default:
+		}
+		if whole && !few {
+			found, few = slices.Collect(maps.Keys(ids)), true
+		} else if whole {
 			found = slices.DeleteFunc(found, func(id repo.ID) bool { return ids[id] == 0 })
 		}
-		if few = true; len(found) <= enough {
+		if few && len(found) <= enough {
 			break
 		}
 	}
 	return found, few, nil
-}
-
-// Counts says how many conversations there are with an entry, of sessions that are deleted, too, until Sweep.
-type Counts struct {
-	Entries, Starred, Archived int64
-	Tags                       map[string]int64
-}
-
-// Counts returns the counts, which a change of an entry changes with it. It reads 1,000 tags at a time. Errors: those of
-// State.List.
-func (d *Directory) Counts(ctx context.Context) (Counts, error) {
-	counts := Counts{Tags: map[string]int64{}}
-	err := d.each(ctx, counters, func(value repo.StateValue, parts []string) error {
-		var n int64
-		if err := json.Unmarshal(value.Value, &n); err != nil || n == 0 {
-			return err
-		}
-		switch parts[1] {
-		case indexAll:
-			counts.Entries = n
-		case indexStarred:
-			counts.Starred = n
-		case indexArchived:
-			counts.Archived = n
-		case indexTag:
-			counts.Tags[parts[2]] = n
-		}
-		return nil
-	})
-	return counts, err
-}
-
-// each calls fn for the keys of the owner's scope that have a first part.
-func (d *Directory) each(ctx context.Context, first string, fn func(repo.StateValue, []string) error) error {
-	for page := (repo.Page{Limit: repo.MaxPageSize}); ; {
-		list, err := d.store.State().List(ctx, repo.Scope{Name: d.scope}, repo.JoinKey(first, ""), page)
-		for _, value := range list.Values {
-			err = errors.Join(err, fn(value, adapter.SplitKey(value.Key)))
-		}
-		if page.After = list.Next; err != nil || page.After == "" {
-			return err
-		}
-	}
-}
-
-// Scopes returns the names of the shared scopes that have what is kept of the owner, for erase.Request.Scopes: one, and
-// one for each entry. Errors: those of State.List.
-func (d *Directory) Scopes(ctx context.Context) (names []string, err error) {
-	err = d.each(ctx, indexAll, func(_ repo.StateValue, parts []string) error {
-		names = append(names, d.scope+"/"+parts[1])
-		return nil
-	})
-	return append(names, d.scope), err // the last one, by which the others are found again after an error
-}
-
-// Sweep removes the entries of sessions that are deleted, of one page of up to page.Limit entries, by their ids, and
-// returns how many there were, and the Next of the page: empty after the last one. Nothing needs it but Counts, and the
-// room. It may run in several processes at once. Errors: InvalidError; those of State and of Sessions.Read.
-func (d *Directory) Sweep(ctx context.Context, page repo.Page) (removed int, next string, err error) {
-	list, err := d.store.State().List(ctx, repo.Scope{Name: d.scope}, repo.JoinKey(indexAll, ""), page)
-	if err != nil || len(list.Values) == 0 {
-		return 0, "", err
-	}
-	var read repo.ReadSessions
-	for _, value := range list.Values {
-		id, err := repo.ParseID(adapter.SplitKey(value.Key)[1])
-		if err != nil {
-			return 0, "", err
-		}
-		read.IDs = append(read.IDs, id)
-	}
-	found, err := d.store.Sessions().Read(ctx, read)
-	if err != nil {
-		return 0, "", err
-	}
-	for i, session := range found.Sessions {
-		if session != nil {
-			continue
-		}
-		was, err := d.remove(ctx, read.IDs[i])
-		if err != nil {
-			return removed, "", err
-		}
-		if was {
-			removed++
-		}
-	}
-	return removed, list.Next, nil
-}
-
-// remove removes the entry of a session that is deleted, and reports whether this call did.
-func (d *Directory) remove(ctx context.Context, id repo.ID) (bool, error) {
-	found, err := d.look(ctx, id)
-	if err != nil || found.session != nil || found.version == 0 {
-		return false, err
-	}
-	_, err = d.store.State().Change(ctx, d.changes(id, found, Entry{}, true))
-	if d.overtaken(err, id) {
-		return false, nil
-	}
-	if err == nil {
-		_, err = d.store.State().Erase(ctx, d.scopeOf(id))
-	}
-	return err == nil, err
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -13,10 +12,15 @@ import (
 
 // walk takes what is selected of the next sessions by activity.
 func (l *listing) walk(ctx context.Context) (more bool, err error) {
-	list, err := l.active(ctx, l.place.After, l.limit-len(l.found.Items))
-	if err != nil {
-		return false, err
+	if l.front == nil {
+		read, err := l.active(ctx, l.place.After, l.limit-len(l.found.Items))
+		if err != nil {
+			return false, err
+		}
+		l.front = &read
 	}
+	list := *l.front
+	l.front = nil
 	found, err := l.selected(ctx, slices.DeleteFunc(list.Items, l.above))
 	l.found.Items, l.place.After = append(l.found.Items, found...), list.Next
 	return list.Next != "", err
@@ -97,19 +101,8 @@ func (l *listing) again(ctx context.Context) (more bool, err error) {
 func (l *listing) selected(ctx context.Context, sessions []repo.Session) ([]Conversation, error) {
 	all, err := l.fill(ctx, slices.DeleteFunc(slices.Clone(sessions), l.elsewhere))
 	return slices.DeleteFunc(all, func(c Conversation) bool {
-		return c.Archived != l.Archived || l.Starred && !c.Starred || l.Unread && c.Unread == 0 ||
-			!hasAll(c.Tags, l.Tags, func(has, tag string) bool { return has == tag }) ||
-			!hasAll(wordsOf(c.Title), l.words, strings.HasPrefix)
+		return c.Archived != l.Archived || l.Unread && c.Unread == 0 || !c.has(l.wanted)
 	}), err
-}
-
-func hasAll(has, wanted []string, is func(has, wanted string) bool) bool {
-	for _, w := range wanted {
-		if !slices.ContainsFunc(has, func(h string) bool { return is(h, w) }) {
-			return false
-		}
-	}
-	return true
 }
 
 // elsewhere reports whether a session is a share link, or is listed with those that are starred.

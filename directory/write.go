@@ -3,14 +3,15 @@ package directory
 import (
 	"context"
 	"encoding/json"
+	"reflect"
 	"slices"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Changes returns the changes of state that edit a conversation's entry, for a turn's State or for State.Change: none if
-// it says the same already. The session may be one that the turn creates. If the entry is changed before they are made,
-// they are refused with a VersionConflictError of the key "entry": ask for them again, as AppendTurn does.
+// Changes returns the changes of state that edit a conversation's entry, for a turn's State or for State.Change: none
+// if it says the same already. The session may be one that the turn creates. If the entry is changed before they are
+// made, they are refused with a VersionConflictError of the key "entry": ask for them again, as AppendTurn does.
 //
 // Errors: InvalidError; NotFoundError if the session is another owner's; those of Sessions.Read.
 func (d *Directory) Changes(ctx context.Context, session repo.ID, edit Edit) ([]repo.StateChange, error) {
@@ -24,9 +25,7 @@ func (d *Directory) Changes(ctx context.Context, session repo.ID, edit Edit) ([]
 
 func (d *Directory) edit(id repo.ID, found stored, edit Edit) ([]repo.StateChange, Entry, error) {
 	entry, err := edit.apply(found.Entry)
-	same := len(entry.Tags) == 0 && len(found.Tags) == 0 || slices.Equal(entry.Tags, found.Tags)
-	if err != nil || same && entry.Title == found.Title && entry.Starred == found.Starred &&
-		entry.Archived == found.Archived {
+	if err != nil || reflect.DeepEqual(entry, found.Entry) {
 		return nil, entry, err
 	}
 	return d.changes(id, found, entry, false), entry, nil
@@ -57,7 +56,7 @@ func (d *Directory) MarkRead(ctx context.Context, session repo.ID, next int64) (
 			changes = d.changes(session, found, entry, false)
 		}
 		entry.Read = next
-		value, _ := json.Marshal(next) //nolint:errchkjson // a number
+		value, _ := json.Marshal(next)
 		mark := repo.StateChange{Scope: repo.Scope{Name: d.scopeOf(session)}, Key: keyRead, Value: value}
 		mark.IfVersion = &found.readVersion
 		return append(changes, mark), entry, nil
@@ -90,7 +89,7 @@ func (d *Directory) change(ctx context.Context, id repo.ID,
 }
 
 // AppendTurn adds a turn to turn.SessionID, which it may create (Turn.Create), and edits the entry with it: both are
-// stored, in one commit, or neither. With an ID set turn.Existing, too: the turn that is repeated after a lost answer has
+// stored, in one commit, or neither. With an ID set turn.Existing, too: a turn that is repeated after a lost answer has
 // other changes of state than it had, and is recognized all the same.
 //
 // Errors: those of Changes, and of Sessions.AppendTurn.

@@ -69,9 +69,9 @@ func testSelected(w *world) {
 	}
 	w.store.Elapse(time.Hour)
 	pick := func(keep func(i int) bool) (picked []repo.ID) {
-		for i := len(ids) - 1; i >= 0; i-- {
+		for i, id := range slices.Backward(ids) {
 			if keep(i) {
-				picked = append(picked, ids[i])
+				picked = append(picked, id)
 			}
 		}
 		return picked

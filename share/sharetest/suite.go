@@ -69,7 +69,10 @@ func (w *world) elapse(d time.Duration) {
 		}
 		until, _ := time.Parse(time.RFC3339Nano, record["until"].(string))
 		record["until"] = until.Add(-d)
-		value.Value, _ = json.Marshal(record)
+		value.Value, err = json.Marshal(record)
+		if err != nil {
+			break
+		}
 		_, err = w.store.State().Change(w.Context(), []repo.StateChange{{Scope: scope, Key: "share", Value: value.Value}})
 	}
 	if err != nil {
@@ -247,8 +250,14 @@ func testInvalid(w *world) {
 		life    time.Duration
 		want    error
 	}{
-		{id, 0, 0, repo.ErrInvalid}, {id, 0, -1, repo.ErrInvalid}, {id, 0, share.MaxLife + 1, repo.ErrInvalid}, {id, 1, time.Hour, repo.ErrNotFound}, {id, -1, time.Hour, repo.ErrInvalid},
-		{repo.NewID(), 0, time.Hour, repo.ErrNotFound}, {repo.ID{}, 0, time.Hour, repo.ErrNotFound}, {w.create("", said("a")...), 0, time.Hour, repo.ErrInvalid},
+		{id, 0, 0, repo.ErrInvalid},
+		{id, 0, -1, repo.ErrInvalid},
+		{id, 0, share.MaxLife + 1, repo.ErrInvalid},
+		{id, 1, time.Hour, repo.ErrNotFound},
+		{id, -1, time.Hour, repo.ErrInvalid},
+		{repo.NewID(), 0, time.Hour, repo.ErrNotFound},
+		{repo.ID{}, 0, time.Hour, repo.ErrNotFound},
+		{w.create("", said("a")...), 0, time.Hour, repo.ErrInvalid},
 	} {
 		if link, token, err := w.Create(w.Context(), c.session, c.at, c.life); !errors.Is(err, c.want) || token != "" || !link.ID.IsZero() {
 			w.Errorf("%d: %v", i, err)
@@ -260,10 +269,10 @@ func testInvalid(w *world) {
 			w.Errorf("%+v: %v", show, err)
 		}
 	}
-	if _, err := w.Links.List(w.Context(), "", repo.Page{}); !errors.Is(err, repo.ErrInvalid) {
+	if _, err := w.List(w.Context(), "", repo.Page{}); !errors.Is(err, repo.ErrInvalid) {
 		w.Error(err)
 	}
-	if list, err := w.Links.List(w.Context(), "ann", repo.Page{}); err != nil || len(list.Items) != 1 {
+	if list, err := w.List(w.Context(), "ann", repo.Page{}); err != nil || len(list.Items) != 1 {
 		w.Errorf("%+v, %v", list, err)
 	}
 	if err := w.Revoke(w.Context(), "", repo.NewID()); !errors.Is(err, repo.ErrNotFound) {
@@ -289,7 +298,7 @@ func testErased(w *world) {
 	if _, err := w.store.Sessions().Get(w.Context(), link.ID); !errors.Is(err, repo.ErrNotFound) {
 		w.Error(err)
 	}
-	if list, err := w.Links.List(w.Context(), "ann", repo.Page{}); err != nil || len(list.Items) > 0 {
+	if list, err := w.List(w.Context(), "ann", repo.Page{}); err != nil || len(list.Items) > 0 {
 		w.Errorf("%+v, %v", list, err)
 	}
 }
@@ -323,7 +332,7 @@ func testHeld(w *world) {
 		}
 		w.want(token)
 	}
-	if list, err := w.Links.List(w.Context(), "ann", repo.Page{}); err != nil || len(list.Items) > 0 {
+	if list, err := w.List(w.Context(), "ann", repo.Page{}); err != nil || len(list.Items) > 0 {
 		w.Errorf("%+v, %v", list, err)
 	}
 }
@@ -338,7 +347,7 @@ func testList(w *world) {
 	}
 	var got []share.Link
 	for page := (repo.Page{Limit: 2}); ; {
-		list, err := w.Links.List(w.Context(), "ann", page)
+		list, err := w.List(w.Context(), "ann", page)
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -407,7 +416,7 @@ func testEnded(w *world) {
 	cancel()
 	_, _, create := w.Create(ctx, id, 0, time.Hour)
 	_, open := w.Open(ctx, token, share.Show{})
-	_, list := w.Links.List(ctx, "ann", repo.Page{})
+	_, list := w.List(ctx, "ann", repo.Page{})
 	_, _, sweep := w.Sweep(ctx, "ann", repo.Page{})
 	for i, err := range []error{create, open, list, sweep, w.Revoke(ctx, "ann", link.ID)} {
 		if !errors.Is(err, context.Canceled) {
