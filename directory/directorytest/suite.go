@@ -27,7 +27,7 @@ func Run(t *testing.T, open func(*testing.T) Store) {
 	for name, test := range map[string]func(*world){
 		"Edit": testEdit, "Turn": testTurn, "Read": testRead, "Invalid": testInvalid, "Foreign": testForeign, "List": testList, "Starred": testStarred,
 		"Selected": testSelected, "Large": testLarge, "Moved": testMoved, "Appenders": testAppenders, "StarredMeanwhile": testStarredMeanwhile,
-		"Races": testRaces, "Counts": testCounts, "Sweep": testSweep, "Ended": testEnded, "InTx": testInTx,
+		"Races": testRaces, "Overtaken": testOvertaken, "Counts": testCounts, "Sweep": testSweep, "Ended": testEnded, "InTx": testInTx,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -401,4 +401,59 @@ func again(do func() error) (err error) {
 		}
 	}
 	return err
+}
+
+// overtaken is a store on which something happens between the read and the change of the first call.
+type overtaken struct {
+	repo.Repositories
+
+	before *sync.Once
+	do     func()
+}
+
+type overtakenState struct {
+	repo.State
+
+	of overtaken
+}
+
+func (o overtaken) State() repo.State { return overtakenState{o.Repositories.State(), o} }
+
+func (s overtakenState) Change(ctx context.Context, changes []repo.StateChange, conditions ...repo.ScopeVersion) ([]repo.ScopeVersion, error) {
+	s.of.before.Do(s.of.do)
+	return s.State.Change(ctx, changes, conditions...)
+}
+
+// A change that another one overtakes is decided again: an older window moves no mark back, and no edit is lost.
+func testOvertaken(w *world) {
+	id := w.create(1)[0]
+	if _, err := w.store.Sessions().Append(w.Context(), id, message(4)...); err != nil {
+		w.Fatal(err)
+	}
+	w.set(id, directory.Edit{Title: new("first")})
+	slow := func(do func()) *directory.Directory {
+		d, err := directory.New(overtaken{w.store, &sync.Once{}, do}, "ann")
+		if err != nil {
+			w.Fatal(err)
+		}
+		return d
+	}
+	mark := func(next int64) func() {
+		return func() {
+			if _, err := w.MarkRead(w.Context(), id, next); err != nil {
+				w.Error(err)
+			}
+		}
+	}
+	for _, c := range []struct{ mine, others, want int64 }{{1, 2, 2}, {3, 5, 5}} { // without a mark, and over one
+		entry, err := slow(mark(c.others)).MarkRead(w.Context(), id, c.mine)
+		if got := w.get(id); err != nil || entry.Read != c.want || got.Read != c.want {
+			w.Errorf("%+v: %+v, %d, %v", c, entry, got.Read, err)
+		}
+	}
+	star := func() { w.set(id, directory.Edit{Starred: new(true), AddTags: []string{"t"}}) }
+	entry, err := slow(star).Set(w.Context(), id, directory.Edit{Title: new("second")})
+	if got := w.get(id); err != nil || !entry.Starred || got.Title != "second" || !got.Starred || len(got.Tags) != 1 {
+		w.Errorf("%+v, %+v, %v", entry, got.Entry, err)
+	}
 }

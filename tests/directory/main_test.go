@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // Each test has a namespace of its own.
 //
-// Guarantee: Directory: A walk misses no session, or says that it may.
+// Guarantee: Sessions: A walk of a directory misses no session, or says so.
 func TestDirectory(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})
@@ -36,7 +36,7 @@ func TestDirectory(t *testing.T) {
 	})
 }
 
-// Guarantee: Directory: A share link shows nothing later than its message.
+// Guarantee: Sessions: A share link shows nothing later than its message.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})

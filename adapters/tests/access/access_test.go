@@ -270,7 +270,7 @@ var table = map[string]entry{
 	"usage.Forget": {nobody: true, quiet: "foreign empty", ask: func(ctx context.Context, w *world, q question) (any, error) {
 		return usage.Forget(ctx, w.in(q).State(), "2026-03-01", "2026-03-31")
 	}},
-	"clock.New": {nothing: pure}, "clock.Clock.Now": {nothing: "tells the time, and nothing of what is stored"},
+	"clock.New":     {nothing: pure},
 	"directory.New": {nothing: pure},
 	// The changes are of the asker's own scopes, for a session that its turn creates.
 	"directory.Directory.Changes": {quiet: "foreign", ask: inDirectory(func(ctx context.Context, d *directory.Directory, q question) (any, error) {
@@ -287,12 +287,6 @@ var table = map[string]entry{
 	})},
 	"directory.Directory.List": {quiet: "foreign stranger", ask: inDirectory(func(ctx context.Context, d *directory.Directory, q question) (any, error) {
 		return d.List(ctx, directory.Selection{StarredFirst: true}, repo.Page{})
-	})},
-	"directory.Directory.Counts": {quiet: "foreign stranger", ask: inDirectory(func(ctx context.Context, d *directory.Directory, q question) (any, error) {
-		return d.Counts(ctx)
-	})},
-	"directory.Directory.Scopes": {quiet: "foreign stranger", ask: inDirectory(func(ctx context.Context, d *directory.Directory, q question) (any, error) {
-		return d.Scopes(ctx)
 	})},
 	"directory.Directory.Sweep": {quiet: "foreign stranger", ask: inDirectory(func(ctx context.Context, d *directory.Directory, q question) (any, error) {
 		_, _, err := d.Sweep(ctx, repo.Page{})
