@@ -21,7 +21,7 @@ const (
 	MaxTitleBytes = 400
 	MaxTagBytes   = 100
 	MaxTags       = 20   // of a conversation
-	MaxStarred    = 1000 // of an owner
+	MaxStarred    = 1000 // of an owner, with those that are deleted, until Sweep
 )
 
 // attempts bounds how often a change is tried that others have overtaken.

@@ -102,13 +102,12 @@ func (s Selection) check(limit int) error {
 
 // begin remembers the front of the list before anything else is read.
 func (l *listing) begin(ctx context.Context) error {
-	count := atFront
-	if !l.StarredFirst && len(l.wanted) == 0 {
+	count, plain := atFront, !l.StarredFirst && len(l.wanted) == 0
+	if plain {
 		count = l.limit // the walk begins with them
 	}
 	front, err := l.active(ctx, "", count)
-	l.place = place{Part: partRest, Head: headOf(front.Items)}
-	if count == l.limit {
+	if l.place = (place{Part: partRest, Head: headOf(front.Items)}); plain {
 		l.front = &front
 	}
 	if err == nil && l.StarredFirst {

@@ -42,7 +42,7 @@ type head struct {
 
 // headOf returns the head of the sessions that were active last.
 func headOf(sessions []repo.Session) (h head) {
-	for i, s := range sessions {
+	for i, s := range sessions[:min(len(sessions), maxAgain)] {
 		if i == 0 {
 			h.At = s.UpdatedAt.Add(-late)
 		}

@@ -55,6 +55,11 @@ func testStarred(w *world) {
 	w.store.Elapse(time.Hour)
 	w.want(directory.Selection{StarredFirst: true}, ids[6], ids[1], ids[8], ids[7], ids[5], ids[3], ids[2], ids[0])
 	w.want(directory.Selection{Starred: true}, ids[6], ids[1])
+	// As many as are looked at to see the front.
+	all, unsure := w.walk(directory.Selection{StarredFirst: true}, 8, nothing)
+	if got := idsOf(all); len(got) != 8 || unsure {
+		w.Errorf("%v, unsure %t", got, unsure)
+	}
 	w.want(directory.Selection{Archived: true, StarredFirst: true}, ids[4])
 }
 
