@@ -56,8 +56,12 @@ func TestAmountPages(t *testing.T) {
 		name      string
 		selection directory.Selection
 	}{
-		{"by activity", directory.Selection{}}, {"starred first", directory.Selection{StarredFirst: true}}, {"a tag of 500", directory.Selection{Tags: []string{"rare"}}},
-		{"a word of 500", directory.Selection{Words: "topic1777"}}, {"a tag of 100,000", directory.Selection{Tags: []string{"common"}}}, {"archived, 10,000", directory.Selection{Archived: true}},
+		{"by activity", directory.Selection{}},
+		{"starred first", directory.Selection{StarredFirst: true}},
+		{"a tag of 500", directory.Selection{Tags: []string{"rare"}}},
+		{"a word of 500", directory.Selection{Words: "topic1777"}},
+		{"a tag of 100,000", directory.Selection{Tags: []string{"common"}}},
+		{"archived, 10,000", directory.Selection{Archived: true}},
 	} {
 		first := pages(t, d, of.selection, repo.Page{Limit: 50}, of.name)
 		pages(t, d, of.selection, repo.Page{Limit: 50, After: first.Next}, of.name+", second page")
