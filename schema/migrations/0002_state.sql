@@ -73,7 +73,7 @@ CREATE TABLE state_values (
     CONSTRAINT state_values_check CHECK (state_values_valid(key, value, version))
 ) WITH (fillfactor = 70);
 
--- The bytes of files, of which package files says in state where they are. A row has as many as are kept in its page,
+-- Keeps the bytes of files. A row has as many as are kept in its page,
 -- uncompressed, since most are compressed already: elsewhere they would be four rows and an entry of an index each.
 CREATE TABLE file_chunks (
     namespace text    NOT NULL,

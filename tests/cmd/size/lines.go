@@ -27,6 +27,8 @@ var parts = []struct{ prefix, name string }{
 	{"window/windowtest/", "tests"},
 	{"approval/approvaltest/", "tests"},
 	{"usage/usagetest/", "tests"},
+	{"directory/directorytest/", "tests"},
+	{"share/sharetest/", "tests"},
 	{"budget/budgettest/", "tests"},
 	{"files/filestest/", "tests"},
 	{"effect/effecttest/", "tests"},
