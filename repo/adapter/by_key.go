@@ -13,10 +13,10 @@ import (
 // keyedAttempts bounds how often an operation finds that the session was deleted.
 const keyedAttempts = 10
 
-// ByKey finds the session with this key and returns what do does with its id. If do returns
-// that this session does not exist, since it was deleted meanwhile, ByKey does so again with
-// the one that has the key then: so each call may be about another session. Errors: those of
-// do and of Sessions.Find; NotFoundError with the key.
+// ByKey finds the session with this key, calls do with its id, and returns the result. If the
+// session was deleted meanwhile, do returns its NotFoundError, and ByKey calls do again with the
+// id of the session that has the key then: so do starts anew at each call. Errors: those of do
+// and of Sessions.Find; NotFoundError with the key.
 func ByKey[T any](ctx context.Context, sessions repo.Sessions, key repo.SessionKey,
 	do func(id repo.ID) (T, error),
 ) (result T, err error) {
@@ -44,7 +44,8 @@ func isMissing(err error, session repo.ID) bool {
 // if last is 0, its own state, and shared ones. However many messages there are, and
 // however large they are, all that are asked for are returned: those that are too much
 // for one Sessions.Read are read one chunk after the other. The session, its messages and
-// the states are as they were at one moment all the same, since messages never change.
+// the states are as they were at one moment all the same, since messages never change. Errors:
+// those of Sessions.Find and Sessions.Read; InvalidError if last is negative.
 func ReadByKey(ctx context.Context, sessions repo.Sessions, key repo.SessionKey, last int,
 	scopes ...string,
 ) (repo.SessionSnapshot, []repo.ScopeState, error) {
