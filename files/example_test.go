@@ -6,13 +6,49 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 
+	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/files"
 	"github.com/seed-df90f812/agentstore/files/filestest"
 	"github.com/seed-df90f812/agentstore/repo"
 )
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// A message refers to a picture.
+func Example() {
+	ctx, upload := context.Background(), strings.NewReader("a picture")
+	store, err := agentstore.Open(ctx, "memory://files", agentstore.Options{})
+	check(err)
+	defer store.Close()
+	session, err := store.In("acme").Sessions().Create(ctx, repo.NewSession{})
+	check(err)
+	path, err := os.MkdirTemp("", "files")
+	check(err)
+	defer os.RemoveAll(path)
+
+	blobs, err := files.NewFolder(path) // or filespg.New(store.Pool()), or your own
+	check(err)
+	kept, err := files.New(store, "acme", blobs, files.Options{})
+	check(err)
+	picture, err := kept.Save(ctx, files.OfSession(session.ID), files.NewFile{Name: "cat.png", Type: "image/png"}, upload)
+	check(err)
+	_, err = store.In("acme").Sessions().Append(ctx, session.ID, repo.NewMessage{
+		Role: repo.RoleUser, Content: "What is this?", Payload: files.Payload(picture.Reference()),
+	})
+	check(err)
+
+	fmt.Println(picture.Name, picture.Version, picture.Size)
+	// Output: cat.png 1 9
+}
 
 // bucket is what of a client for S3 is needed: Upload is that of its upload manager, which sends parts and learns the
 // length as it reads.

@@ -19,10 +19,11 @@ func TestExcerpts(t *testing.T) {
 	}{
 		"approvals.md": {[]string{"approval/example_test.go"}, 2},
 		"directory.md": {[]string{"directory/example_test.go"}, 2},
+		"files.md":     {[]string{"files/example_test.go"}, 1},
 		"inspect.md":   {[]string{"inspect/example_test.go"}, 1},
 		"live.md":      {[]string{"example_stream_test.go", "live/example_test.go"}, 3},
 		"recipes.md":   {[]string{"example_recipes_test.go"}, 7},
-		"refund.md":    {[]string{"examples/refund/refund.go"}, 4},
+		"refund.md":    {[]string{"examples/refund/refund.go"}, 3},
 		"usage.md":     {[]string{"usage/usage_test.go"}, 2},
 		"tutorial.md":  {[]string{"examples/chat/main.go"}, 8},
 	} {

@@ -16,8 +16,8 @@ import (
 
 // packages are those whose names documents may use.
 var packages = []string{
-	".", "approval", "audit", "budget", "effect", "erase", "inspect", "live", "observe", "otelagentstore", "repo", "repo/adapter", "repo/memory",
-	"repo/postgres", "audit/auditlog", "retention", "schema", "usage", "window", "adapters/a2a", "adapters/adk", "adapters/mcp",
+	".", "approval", "audit", "budget", "directory", "effect", "erase", "files", "files/filespg", "inspect", "live", "observe", "otelagentstore",
+	"repo", "repo/adapter", "repo/memory", "repo/postgres", "audit/auditlog", "retention", "schema", "share", "usage", "window", "adapters/a2a", "adapters/adk", "adapters/mcp",
 }
 
 var (
