@@ -326,8 +326,8 @@ func (r *Reader) readNext() (message repo.Message, err error) {
 	return message, nil
 }
 
-// checkFollows returns what the message follows: those below the base are one transcript,
-// and the others follow any one before.
+// checkFollows returns what the message follows: messages below the base are one
+// transcript, and the others follow any one before.
 func (r *Reader) checkFollows(place string, m *messageRecord) (follows int64, err error) {
 	follows = m.Sequence - 1
 	if m.Follows != nil {
@@ -353,7 +353,7 @@ func (r *Reader) checkFollows(place string, m *messageRecord) (follows int64, er
 	return follows, nil
 }
 
-// has reports whether a sequence is -1, or that of a message that was read.
+// has reports whether a sequence is -1, or a message's that was read.
 func (r *Reader) has(sequence int64) bool {
 	_, isSeen := slices.BinarySearchFunc(r.seen, sequence, func(seen [2]int64, sequence int64) int {
 		switch {
