@@ -26,7 +26,7 @@ PACKAGES := ./... $(MODULES:%=./%/...)
 # Those whose tests need no server.
 QUICK := ./... ./cmd/agentstore/...
 # Of these, make test has the tests of docs/guarantees.md, and make test/all has the others.
-PROMISES := $(addprefix ./tests/,approval audit budget bugreports clock command effect grants inspect live pgbouncer plans tables tls usage)
+PROMISES := $(addprefix ./tests/,approval audit budget bugreports clock command directory effect files grants inspect live pgbouncer plans tables tls usage)
 WHOLE := $(addprefix ./tests/,costs faults migrate pgtest timing)
 # These are in make test/all only: frameworks and documents, whose programs are built one by one,
 # several servers, and the tests' own tools.

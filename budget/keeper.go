@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/clock"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -28,9 +29,7 @@ const KeepAtLeast = 31*24*time.Hour + MaxLife
 type Keeper struct {
 	store   repo.Store
 	options Options
-
-	reading chan struct{} // has an element while a caller reads, or uses the last reading
-	last    reading       // of the clock
+	clock   *clock.Clock
 
 	mu    sync.Mutex
 	swept map[string]time.Time // by the name: when a refusal made this process look for what has expired
@@ -43,10 +42,12 @@ func New(store repo.Store, options Options) (*Keeper, error) {
 		invalidIf(options.ClockAge < 0, "clock_age", "is negative"),
 		invalidIf(options.Keep != 0 && options.Keep < KeepAtLeast, "keep", "is below 61 days"),
 	)
-	return &Keeper{store: store, options: options, reading: make(chan struct{}, 1), swept: map[string]time.Time{}}, err
+	return &Keeper{
+		store: store, options: options, clock: clock.New(store, options.ClockAge), swept: map[string]time.Time{},
+	}, err
 }
 
-// attempts bounds how often a call finds that another one has moved a record, or reads the clock.
+// attempts bounds how often a call finds that another one has moved a record.
 const attempts = 3
 
 // Reserve reserves the worst case of a call under all of the limits, or under none. Each counts it in the period that
@@ -147,7 +148,7 @@ func (k *Keeper) stored(ctx context.Context, r Reservation, inTurn bool, err err
 // begins afterwards. Give the changes to State.Change there, and what that returns to Wrote. LimitExceededError is
 // there for a limit, and VersionConflictError for an id that has a reservation. Errors: InvalidError; the store's.
 func (k *Keeper) Propose(ctx context.Context, request Request) (Reservation, []repo.StateChange, error) {
-	now, err := k.now(ctx)
+	now, err := k.clock.Now(ctx)
 	if err != nil {
 		return Reservation{}, nil, err
 	}

@@ -87,7 +87,7 @@ func (k *Keeper) relocate(ctx context.Context, r Reservation) (Reservation, erro
 	if err != nil || found.has(true) || found.has(false) {
 		return found, err
 	}
-	now, err := k.now(ctx)
+	now, err := k.clock.Now(ctx)
 	page, failed := k.store.State().List(ctx, scopeOf(r.Parts[0].Name), heldPrefix, repo.Page{Limit: 1})
 	if page.Version < r.Parts[0].Version || now.After(r.At.Add(r.Life+remembered-24*time.Hour)) {
 		err = cmp.Or(err, failed, error(&repo.NotFoundError{Kind: "reservation", Name: r.ID, Gone: true}))

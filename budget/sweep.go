@@ -16,7 +16,7 @@ import (
 //
 // Errors: errors of State.List and State.Change, with the number so far.
 func (k *Keeper) Sweep(ctx context.Context, names ...string) (expired int, err error) {
-	now, err := k.now(ctx)
+	now, err := k.clock.Now(ctx)
 	for i := 0; err == nil && i < len(names); i++ {
 		var n int
 		n, err = k.sweep(ctx, names[i], "", now)

@@ -32,8 +32,7 @@ INSERT INTO actions (
     automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types,
     argument_requireds,
     argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, max_attempts,
-    max_age_micros, keep_micros, phases, name, server,
-    namespace, created_by
+    max_age_micros, keep_micros, phases, name, server, namespace, created_by
 )
 VALUES (
     $1, $2, $3, $4, $5,
@@ -303,8 +302,7 @@ SET description = $1, definition_of_done = $2, strategy_actor = $3,
     estimation_actor = $7, invariant_actor = $8,
     automation_profile = $9, reusable = $10, read_only = $11,
     inputs_schema = CAST($12::text AS json), tags = $13, invariants = $14,
-    argument_names = $15,
-    argument_types = $16, argument_requireds = $17,
+    argument_names = $15, argument_types = $16, argument_requireds = $17,
     argument_descriptions = $18,
     argument_defaults = $19, argument_mins = $20, argument_maxs = $21,
     argument_patterns = $22, max_attempts = $23,

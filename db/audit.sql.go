@@ -56,8 +56,7 @@ WITH kept AS MATERIALIZED (
 INSERT INTO audit_leaves (sequence, entry_id, occurred_at, recorded_at, type, namespace, plan_id, session_id, hidden,
     hash)
 SELECT CAST($1 AS bigint) + k.ordinality - 1, k.id, k.occurred_at, k.recorded_at, k.type, k.namespace,
-k.plan_id, k.session_id,
-    k.hidden, k.hash
+k.plan_id, k.session_id, k.hidden, k.hash
 FROM kept k
 `
 
@@ -228,8 +227,7 @@ SELECT l.sequence, l.entry_id, l.occurred_at, l.recorded_at, l.type, l.namespace
     e.id, e.occurred_at, e.recorded_at, e.type, e.namespace, e.plan_id, e.session_id, e.actor, e.user_name, e.project,
     e.details, e.salts
 FROM audit_leaves l LEFT JOIN audit_entries e ON e.id = l.entry_id
-WHERE l.sequence >= $1
-ORDER BY l.sequence LIMIT $2
+WHERE l.sequence >= $1 ORDER BY l.sequence LIMIT $2
 `
 
 type AuditLeavesParams struct {
@@ -340,8 +338,7 @@ func (q *Queries) AuditLost(ctx context.Context, db DBTX, maxRows int32) ([]pgty
 
 const auditPrunable = `-- name: AuditPrunable :one
 WITH page AS MATERIALIZED (
-    SELECT e.id, e.occurred_at, e.plan_id, e.session_id,
-        e.type NOT IN ('audit_pruned', 'audit_gap')
+    SELECT e.id, e.occurred_at, e.plan_id, e.session_id, e.type NOT IN ('audit_pruned', 'audit_gap')
             AND (cardinality($3::text[]) = 0 OR e.type = ANY ($3::text[])) AS meant
     FROM audit_entries e WHERE e.occurred_at < $4 AND (e.occurred_at, e.id) > ($1, $2::uuid)
     ORDER BY e.occurred_at, e.id LIMIT 1000
@@ -419,8 +416,7 @@ WITH stated AS MATERIALIZED (
     ) AS n
     ORDER BY n.occurred_at, n.id LIMIT $4
 ), judged AS MATERIALIZED (
-    SELECT p.id,
-        coalesce(p.plan_id = ANY (s.plans) OR p.session_id = ANY (s.sessions), false)
+    SELECT p.id, coalesce(p.plan_id = ANY (s.plans) OR p.session_id = ANY (s.sessions), false)
         OR (SELECT true FROM audit_holds h WHERE h.kind = 'plan' AND h.subject = p.plan_id) IS NOT NULL
         OR (SELECT true FROM audit_holds h WHERE h.kind = 'session' AND h.subject = p.session_id) IS NOT NULL AS held,
         coalesce((SELECT l.sequence FROM audit_leaves l WHERE l.entry_id = p.id LIMIT 1) < s.sequence, false) AS sealed,
@@ -522,8 +518,7 @@ const auditRecord = `-- name: AuditRecord :one
 WITH given AS MATERIALIZED (
     SELECT n.id, n.occurred_at, n.type, nullif(n.namespace, '') AS namespace, n.plan_id, n.session_id,
         nullif(n.actor, '') AS actor, nullif(n.user_name, '') AS user_name, nullif(n.project, '') AS project, n.details,
-        n.place,
-        coalesce((
+        n.place, coalesce((
             SELECT (e.occurred_at, e.type, e.namespace, e.plan_id, e.session_id)
                     IS NOT DISTINCT FROM (n.occurred_at, n.type, nullif(n.namespace, ''), n.plan_id, n.session_id)
                 AND (octet_length(e.salts[1]) = 32 OR e.actor IS NOT DISTINCT FROM nullif(n.actor, ''))
@@ -545,8 +540,7 @@ WITH given AS MATERIALIZED (
             unnest($2::uuid[]), unnest($3::timestamptz[]), unnest($4::text[]),
             unnest($5::text[]),
             unnest($6::uuid[]), unnest($7::uuid[]), unnest($8::text[]),
-            unnest($9::text[]),
-            unnest($10::text[]), unnest($11::text[])
+            unnest($9::text[]), unnest($10::text[]), unnest($11::text[])
         ) WITH ORDINALITY AS u (id, occurred_at, type, namespace, plan_id, session_id, actor, user_name, project,
         details, place)
     ) AS n
@@ -659,8 +653,7 @@ func (q *Queries) AuditSealed(ctx context.Context, db DBTX, arg AuditSealedParam
 }
 
 const auditStrays = `-- name: AuditStrays :many
-SELECT e.id, e.occurred_at,
-    coalesce(
+SELECT e.id, e.occurred_at, coalesce(
         (SELECT true FROM audit_leaves l WHERE l.entry_id = e.id AND l.sequence >= 0 LIMIT 1),
         (SELECT true FROM audit_unsealed u WHERE u.recorded_at = e.recorded_at AND u.entry_id = e.id LIMIT 1), false
     )::boolean AS known

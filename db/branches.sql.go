@@ -36,8 +36,7 @@ func (q *Queries) BranchImport(ctx context.Context, db DBTX, arg BranchImportPar
 }
 
 const branchList = `-- name: BranchList :many
-SELECT c.next_sequence, c.follows, coalesce(b.base, 0)::bigint AS base, t.parent AS parent,
-    coalesce((
+SELECT c.next_sequence, c.follows, coalesce(b.base, 0)::bigint AS base, t.parent AS parent, coalesce((
         SELECT min(p.low) FROM session_path(c.session_id, b.base - 1, t.parent + 1, NULL, NULL) AS p (owner, low, high)
             WHERE b.base > 0
     ), -1)::bigint AS inherited,
@@ -51,16 +50,14 @@ LEFT JOIN LATERAL (
     SELECT coalesce(o.follows, o.sequence - 1)
     FROM session_path(c.session_id, b.base - 1, $1, NULL, NULL) AS p (owner, low, high)
     JOIN messages o ON o.session_id = p.owner AND o.sequence = $1
-    WHERE b.base > $1 AND p.low <= $1 AND p.high >= $1
-    LIMIT 1
+    WHERE b.base > $1 AND p.low <= $1 AND p.high >= $1 LIMIT 1
 ) AS t ON true
 LEFT JOIN LATERAL (
     SELECT k.sequence, k.follows FROM messages k
     WHERE k.session_id = c.session_id AND k.sequence > t.parent AND k.follows IS NOT NULL
     ORDER BY k.sequence LIMIT $2::integer
 ) AS m ON true
-WHERE c.session_id = $3
-ORDER BY m.sequence
+WHERE c.session_id = $3 ORDER BY m.sequence
 `
 
 type BranchListParams struct {

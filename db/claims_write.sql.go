@@ -149,8 +149,7 @@ SELECT s.id, s.namespace, s.action_name, s.phase, s.owner, $1::text, s.attempt, 
 FROM started s CROSS JOIN (SELECT $2::timestamptz AS until) AS c
 ON CONFLICT (plan_id) DO UPDATE SET
     owner = excluded.owner, lease_namespace = excluded.lease_namespace, attempt = excluded.attempt,
-    max_attempts = excluded.max_attempts,
-    check_at = excluded.check_at
+    max_attempts = excluded.max_attempts, check_at = excluded.check_at
 `
 
 type PlanClaimNoteParams struct {

@@ -12,8 +12,7 @@ import (
 
 const healthCompression = `-- name: HealthCompression :one
 SELECT coalesce(CASE to_jsonb(a) ->> 'attcompression' WHEN 'l' THEN 'lz4' WHEN 'p' THEN 'pglz' END,
-    current_setting('default_toast_compression', true),
-    'pglz')::text AS compression FROM pg_catalog.pg_attribute a
+    current_setting('default_toast_compression', true), 'pglz')::text AS compression FROM pg_catalog.pg_attribute a
 WHERE a.attrelid = CAST('messages' AS regclass) AND a.attname = 'content'
 `
 
@@ -30,8 +29,7 @@ const healthHolders = `-- name: HealthHolders :many
 
 SELECT h.kind, h.name, h.pid, h.since, h.age FROM (
     SELECT CAST(CASE a.backend_type WHEN 'walsender' THEN 'standby' ELSE 'session' END AS text) AS kind,
-    CAST(coalesce(a.application_name, '') AS text) AS name,
-        CAST(a.pid AS integer) AS pid, a.xact_start AS since,
+    CAST(coalesce(a.application_name, '') AS text) AS name, CAST(a.pid AS integer) AS pid, a.xact_start AS since,
         CAST(greatest(age(a.backend_xmin), age(a.backend_xid)) AS bigint) AS age
     FROM pg_catalog.pg_stat_activity a
     WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.pid <> pg_backend_pid()

@@ -329,8 +329,7 @@ func (q *Queries) LeaseRelease(ctx context.Context, db DBTX, arg LeaseReleasePar
 const leaseReleaseAll = `-- name: LeaseReleaseAll :many
 WITH released AS (
     UPDATE leases l SET owner = NULL, acquired_at = statement_timestamp(), expires_at = '-infinity'
-    WHERE l.namespace = ANY($1::text[]) AND l.owner = $2::text
-        AND CASE
+    WHERE l.namespace = ANY($1::text[]) AND l.owner = $2::text AND CASE
             WHEN $3::text IS NULL THEN true
             WHEN l.kind = 'session' THEN (SELECT s.namespace FROM sessions s
                 WHERE s.id = l.name::uuid) = $3::text

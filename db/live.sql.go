@@ -72,12 +72,10 @@ func (q *Queries) LiveProcess(ctx context.Context, db DBTX) (int64, error) {
 
 const messageListNews = `-- name: MessageListNews :many
 SELECT f.place, f.next_sequence, f.sequence, f.id, f.role, f.content, f.metadata, f.payload, f.kind, f.call_id,
-f.occurred_at, f.created_at,
-    f.follows, f.tokens, f.counter
+f.occurred_at, f.created_at, f.follows, f.tokens, f.counter
 FROM (
     SELECT n.place, c.next_sequence, t.sequence, t.id, t.role, t.content, t.metadata, t.payload, t.kind, t.call_id,
-    t.occurred_at,
-        t.created_at, t.follows, t.tokens, t.counter, t.bytes,
+    t.occurred_at, t.created_at, t.follows, t.tokens, t.counter, t.bytes,
         sum(t.bytes) OVER (ORDER BY t.needed, n.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
     FROM ROWS FROM (
         unnest((SELECT $1::uuid[])), unnest((SELECT $2::bigint[]))
@@ -98,8 +96,7 @@ FROM (
         ) AS m
     ) AS t ON true
 ) AS f
-WHERE f.sequence IS NULL OR f.total - f.bytes < $4::bigint
-ORDER BY f.place, f.sequence
+WHERE f.sequence IS NULL OR f.total - f.bytes < $4::bigint ORDER BY f.place, f.sequence
 `
 
 type MessageListNewsParams struct {

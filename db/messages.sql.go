@@ -15,8 +15,7 @@ import (
 const messageAdvance = `-- name: MessageAdvance :many
 UPDATE session_counters c
 SET next_sequence = 0 + (CAST($1 AS bigint[]))[array_position(CAST($2 AS uuid[]), c.session_id)],
-    updated_at = greatest(c.updated_at, $3::timestamptz),
-    follows = NULL
+    updated_at = greatest(c.updated_at, $3::timestamptz), follows = NULL
 WHERE c.ctid = ANY (CAST((SELECT CAST($4 AS tid[])) AS tid[]))
 RETURNING c.session_id, c.ctid::tid AS hint
 `
@@ -64,8 +63,7 @@ func (q *Queries) MessageAdvance(ctx context.Context, db DBTX, arg MessageAdvanc
 const messageAppendOne = `-- name: MessageAppendOne :one
 WITH advanced AS (
     UPDATE session_counters c
-    SET next_sequence = c.next_sequence + 1,
-        updated_at = greatest(c.updated_at, statement_timestamp())
+    SET next_sequence = c.next_sequence + 1, updated_at = greatest(c.updated_at, statement_timestamp())
     WHERE c.ctid = coalesce(
             (SELECT l.ctid FROM session_counters l WHERE l.ctid = $1::tid
                 AND l.session_id = $2 FOR UPDATE SKIP LOCKED),
@@ -73,8 +71,7 @@ WITH advanced AS (
         )
         AND coalesce(nullif($3::bigint, 0) = c.fence, NOT c.fenced_only)
         AND c.next_sequence = coalesce($4::bigint, c.next_sequence)
-        AND c.follows IS NULL
-        AND current_setting('transaction_isolation') = 'read committed'
+        AND c.follows IS NULL AND current_setting('transaction_isolation') = 'read committed'
         AND NOT ((SELECT $5::boolean) AND (SELECT true FROM messages m WHERE m.session_id = $2
             AND m.id = $6 LIMIT 1) IS TRUE)
     RETURNING c.next_sequence - 1 AS sequence, c.updated_at, c.ctid::tid AS hint
@@ -83,8 +80,7 @@ WITH advanced AS (
         created_at, tokens, counter)
     SELECT $2, a.sequence, $6, $7, nullif($8::text, ''), nullif($9::text, ''), $10,
         CAST($11::text AS json), $12, nullif($13::timestamptz, '0001-01-01 00:00:00+00'),
-        a.updated_at,
-        nullif($14::integer, 0), nullif($15::text, '')
+        a.updated_at, nullif($14::integer, 0), nullif($15::text, '')
     FROM advanced a
     RETURNING true AS stored
 )
@@ -329,8 +325,7 @@ WHERE messages.session_id = $1 AND sequence < CASE
         WHEN EXISTS (SELECT FROM session_branches WHERE session_branches.session_id = $1) THEN 0
         ELSE $2::bigint
     END
-ORDER BY sequence DESC
-LIMIT $3
+ORDER BY sequence DESC LIMIT $3
 `
 
 type MessageListBeforeParams struct {
@@ -393,8 +388,7 @@ LATERAL (
 ) AS m
 WHERE b.session_id = $2 AND b.base > 0 AND EXISTS (SELECT FROM session_counters c
     WHERE c.session_id = b.session_id)
-ORDER BY sequence
-LIMIT $1
+ORDER BY sequence LIMIT $1
 `
 
 type MessageListByCallParams struct {
@@ -498,8 +492,7 @@ WHERE messages.session_id = $1 AND sequence >= CASE
             THEN 9223372036854775807
         ELSE $2::bigint
     END
-ORDER BY sequence
-LIMIT $3
+ORDER BY sequence LIMIT $3
 `
 
 type MessageListFromParams struct {
@@ -551,8 +544,7 @@ const messageListOwn = `-- name: MessageListOwn :many
 SELECT session_id, sequence, id, role, kind, call_id, content, metadata, payload, occurred_at, created_at, follows, tokens, counter, bytes FROM messages
 WHERE messages.session_id = $1 AND sequence >= $2
     AND EXISTS (SELECT FROM session_counters WHERE session_counters.session_id = $1)
-ORDER BY sequence
-LIMIT $3
+ORDER BY sequence LIMIT $3
 `
 
 type MessageListOwnParams struct {

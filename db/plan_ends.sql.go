@@ -40,8 +40,7 @@ WITH locked AS MATERIALIZED (
     FROM deleted d
 )
 SELECT (SELECT h.id FROM held h)::uuid AS held, (SELECT b.id FROM busy b)::uuid AS busy,
-(SELECT count(*) FROM deleted)::bigint AS deleted,
-    coalesce((SELECT t.version FROM target t), 0)::bigint AS version,
+(SELECT count(*) FROM deleted)::bigint AS deleted, coalesce((SELECT t.version FROM target t), 0)::bigint AS version,
     coalesce((SELECT t.updated_at FROM target t), 'epoch')::timestamptz AS updated_at
 `
 
@@ -112,8 +111,7 @@ WITH seen AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT q.id, q.projects FROM plans q WHERE q.root_id = d.id ORDER BY q.depth DESC OFFSET 0
     ) AS t
-    WHERE NOT d.busy AND (SELECT g.created_at FROM gate g) = (SELECT s.created_at FROM seen s)
-    LIMIT $1
+    WHERE NOT d.busy AND (SELECT g.created_at FROM gate g) = (SELECT s.created_at FROM seen s) LIMIT $1
 ), unlisted AS (
     DELETE FROM plan_projects j USING (SELECT d.id, x.project FROM doomed d, unnest(d.projects) AS x (project)) AS n
     WHERE j.project = n.project AND j.plan_id = n.id

@@ -338,8 +338,7 @@ func (q *Queries) SessionReadRanges(ctx context.Context, db DBTX, arg SessionRea
 
 const sessionReadState = `-- name: SessionReadState :many
 SELECT v.session_id, v.name, v.scope_version, coalesce(v.key, '')::text AS key,
-coalesce(v.version, 0)::bigint AS version,
-    coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at,
+coalesce(v.version, 0)::bigint AS version, coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at,
     (CASE WHEN v.total <= $1::bigint THEN v.value END)::json AS value
 FROM (
     SELECT k.session_id, k.name, k.version AS scope_version, t.key, t.value, t.version, t.updated_at,

@@ -198,12 +198,12 @@ WITH RECURSIVE forks AS (
     WHERE m.session_id = $1::uuid AND m.sequence > $2
         AND NOT (SELECT k.held FROM kept k) AND (SELECT true FROM session_branches b
             WHERE b.parent_id = $1::uuid LIMIT 1)
-        AND (m.content <> 'erased' OR m.payload IS NOT NULL OR m.metadata::text <> '{}'
-            OR coalesce(m.kind, m.call_id, m.counter) IS NOT NULL OR m.tokens IS NOT NULL)
+        AND (m.kind IS DISTINCT FROM 'redacted' OR m.call_id IS NOT NULL OR m.content <> 'erased')
     ORDER BY m.sequence LIMIT $3
 ), erased AS (
     UPDATE messages m
-    SET content = 'erased', kind = NULL, call_id = NULL, metadata = '{}', payload = NULL, tokens = NULL, counter = NULL
+    SET content = 'erased', kind = 'redacted', call_id = NULL, metadata = '{}', payload = NULL, tokens = NULL,
+        counter = NULL
     WHERE m.session_id = $1::uuid AND m.sequence = ANY (ARRAY(SELECT p.sequence FROM page p))
     RETURNING m.sequence
 )
@@ -386,8 +386,7 @@ WITH found AS MATERIALIZED (
 ), altered AS (
     UPDATE plans p
     SET error_message = CASE WHEN (j.failed OR j.used) AND p.error_message IS NOT NULL THEN 'erased'
-        ELSE p.error_message END,
-        error_details = CASE WHEN NOT (j.failed OR j.used) THEN p.error_details END,
+        ELSE p.error_message END, error_details = CASE WHEN NOT (j.failed OR j.used) THEN p.error_details END,
         cancel_reason = CASE WHEN (j.cancelled OR j.used) AND p.cancel_reason IS NOT NULL THEN 'erased'
             ELSE p.cancel_reason END,
         last_checkpoint_id = CASE WHEN NOT j.ran THEN p.last_checkpoint_id END,

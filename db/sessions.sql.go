@@ -284,8 +284,7 @@ WITH counted AS (
     FROM fit n WHERE $5::boolean
 )
 SELECT (n.next_sequence - n.base)::bigint AS messages, n.plans::text[] AS plans, n.state_keys, n.has_streams, n.forked,
-n.held::boolean AS held, n.in_use::text AS in_use, n.version, n.next_sequence,
-    n.active_at::timestamptz AS active_at
+n.held::boolean AS held, n.in_use::text AS in_use, n.version, n.next_sequence, n.active_at::timestamptz AS active_at
 FROM counted n
 `
 
@@ -367,8 +366,7 @@ FROM sessions s JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = $1
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-NULL, NULL, NULL,
-    v.key, v.value, v.version, v.updated_at
+NULL, NULL, NULL, v.key, v.value, v.version, v.updated_at
 FROM state_scopes o JOIN state_values v ON v.scope_id = o.id
 WHERE o.session_id = $1
 ORDER BY state_key NULLS FIRST
@@ -713,8 +711,7 @@ WITH edge AS (
             WHERE c.session_id = n.session_id LIMIT 1) AS c
 )
 SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, greatest(s.updated_at, a.updated_at)::timestamptz AS changed_at,
-a.next_sequence::bigint AS next_sequence,
-    a.fenced_only::boolean AS fenced_only,
+a.next_sequence::bigint AS next_sequence, a.fenced_only::boolean AS fenced_only,
     ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l
         JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
@@ -1120,8 +1117,7 @@ func (q *Queries) SessionRemoveOf(ctx context.Context, db DBTX, arg SessionRemov
 const sessionUpdate = `-- name: SessionUpdate :one
 WITH locked AS (
     SELECT s.id, s.namespace, s.key, s.owner, s.actor, s.automation_profile, s.metadata, s.version, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos, s.created_at, s.updated_at, s.imported_at, (NOT $1::boolean OR coalesce($2::bigint >= s.cost_nanos,
-        true))::boolean AS fits,
-        coalesce(s.version = $3::bigint, true)::boolean AS current
+        true))::boolean AS fits, coalesce(s.version = $3::bigint, true)::boolean AS current
     FROM sessions s WHERE s.id = $4 FOR NO KEY UPDATE
 ), updated AS (
     UPDATE sessions s

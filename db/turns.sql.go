@@ -12,11 +12,12 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const turnAdvanceScopes = `-- name: TurnAdvanceScopes :exec
+const turnAdvanceScopes = `-- name: TurnAdvanceScopes :many
 UPDATE state_scopes s
 SET version = 0 + (CAST($1 AS bigint[]))[array_position(CAST($2 AS uuid[]), s.id)],
     updated_at = greatest(s.updated_at, $3::timestamptz)
 WHERE s.ctid = ANY (CAST((SELECT CAST($4 AS tid[])) AS tid[]))
+RETURNING s.id, s.ctid::tid AS hint
 `
 
 type TurnAdvanceScopesParams struct {
@@ -26,15 +27,36 @@ type TurnAdvanceScopesParams struct {
 	Hints    []pgtype.TID
 }
 
-// Index: state_scopes by ctid. Sets the versions of scopes whose rows are locked, where hints say: see MessageAdvance.
-func (q *Queries) TurnAdvanceScopes(ctx context.Context, db DBTX, arg TurnAdvanceScopesParams) error {
-	_, err := db.Exec(ctx, turnAdvanceScopes,
+type TurnAdvanceScopesRow struct {
+	ID   pgtype.UUID
+	Hint pgtype.TID
+}
+
+// Index: state_scopes by ctid. Sets the versions of scopes whose rows are locked, where hints say, and returns where
+// they are now: see MessageAdvance.
+func (q *Queries) TurnAdvanceScopes(ctx context.Context, db DBTX, arg TurnAdvanceScopesParams) ([]TurnAdvanceScopesRow, error) {
+	rows, err := db.Query(ctx, turnAdvanceScopes,
 		arg.Versions,
 		arg.Ids,
 		arg.Now,
 		arg.Hints,
 	)
-	return err
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TurnAdvanceScopesRow
+	for rows.Next() {
+		var i TurnAdvanceScopesRow
+		if err := rows.Scan(&i.ID, &i.Hint); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const turnAwaitActions = `-- name: TurnAwaitActions :exec
@@ -62,25 +84,39 @@ func (q *Queries) TurnAwaitCounters(ctx context.Context, db DBTX, sessionIds []p
 
 const turnAwaitScopes = `-- name: TurnAwaitScopes :exec
 SELECT FROM ROWS FROM (
-    unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])), unnest((SELECT $3::text[]))
-) AS n (session_id, namespace, name), LATERAL (
-    SELECT t.id FROM state_scopes t WHERE t.session_id = n.session_id
+    unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])), unnest((SELECT $3::text[])),
+    unnest((SELECT $4::tid[]))
+) AS n (session_id, namespace, name, hint), LATERAL (
+    SELECT FROM (
+        SELECT FROM state_scopes t WHERE t.ctid = n.hint
+            AND (t.session_id = n.session_id OR t.namespace = n.namespace AND t.name = n.name) FOR NO KEY UPDATE
+    ) AS h
     UNION ALL
-    SELECT t.id FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
+    SELECT FROM (SELECT FROM state_scopes t WHERE t.session_id = n.session_id FOR NO KEY UPDATE) AS o
+    UNION ALL
+    SELECT FROM (
+        SELECT FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name FOR NO KEY UPDATE
+    ) AS s
     LIMIT 1
-) AS s, LATERAL (SELECT FROM state_scopes WHERE state_scopes.id = s.id FOR NO KEY UPDATE) AS c
+) AS c
 `
 
 type TurnAwaitScopesParams struct {
 	SessionIds []pgtype.UUID
 	Namespaces []string
 	Names      []string
+	Hints      []pgtype.TID
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Waits for the rows of scopes,
-// in the order given, and locks them.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Waits for the rows of scopes, in the order
+// given, and locks them. hints: see TurnLockScopes.
 func (q *Queries) TurnAwaitScopes(ctx context.Context, db DBTX, arg TurnAwaitScopesParams) error {
-	_, err := db.Exec(ctx, turnAwaitScopes, arg.SessionIds, arg.Namespaces, arg.Names)
+	_, err := db.Exec(ctx, turnAwaitScopes,
+		arg.SessionIds,
+		arg.Namespaces,
+		arg.Names,
+		arg.Hints,
+	)
 	return err
 }
 
@@ -169,8 +205,7 @@ WITH asked AS MATERIALIZED (
         (a.plan ->> 'KeepMicros')::bigint, (a.plan ->> 'Phases')::smallint, a.plan ->> 'Description',
         a.plan ->> 'DefinitionOfDone', a.phase, a.state,
         a.plan ->> 'AutomationProfile', a.plan ->> 'AutomationProfileSource', (a.plan ->> 'AutomationSnapshot')::json,
-        a.plan ->> 'Trace',
-        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentNames')),
+        a.plan ->> 'Trace', ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentNames')),
         ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentValues')),
         ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'Invariants')),
         ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'InvariantSources')),
@@ -502,46 +537,60 @@ const turnFindValues = `-- name: TurnFindValues :many
 WITH found AS MATERIALIZED (
     SELECT n.place, s.id
     FROM ROWS FROM (
-        unnest((SELECT $3::uuid[])), unnest((SELECT $4::text[])), unnest((SELECT $5::text[]))
-    ) WITH ORDINALITY AS n (session_id, namespace, name, place), LATERAL (
+        unnest((SELECT $4::uuid[])), unnest((SELECT $5::text[])), unnest((SELECT $6::text[])),
+        unnest((SELECT $7::tid[]))
+    ) WITH ORDINALITY AS n (session_id, namespace, name, hint, place), LATERAL (
+        SELECT t.id FROM state_scopes t WHERE t.ctid = n.hint
+            AND (t.session_id = n.session_id OR t.namespace = n.namespace AND t.name = n.name)
+        UNION ALL
         SELECT t.id FROM state_scopes t WHERE t.session_id = n.session_id
         UNION ALL
         SELECT t.id FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
         LIMIT 1
     ) AS s
 )
-SELECT n.place::bigint AS place, v.value, v.version
-FROM ROWS FROM (unnest((SELECT $1::bigint[])), unnest((SELECT $2::text[]))) WITH ORDINALITY AS n (scope, key,
-    place)
+SELECT n.place::bigint AS place, v.value, v.version, v.hint::tid AS hint
+FROM ROWS FROM (
+    unnest((SELECT $1::bigint[])), unnest((SELECT $2::text[])), unnest((SELECT $3::tid[]))
+) WITH ORDINALITY AS n (scope, key, hint, place)
 JOIN found f ON f.place = n.scope, LATERAL (
-    SELECT state_values.value, state_values.version FROM state_values
-    WHERE state_values.scope_id = f.id AND state_values.key = n.key LIMIT 1
+    SELECT t.value, t.version, t.ctid::tid AS hint FROM state_values t
+    WHERE t.ctid = n.hint AND t.scope_id = f.id AND t.key = n.key
+    UNION ALL
+    SELECT i.value, i.version, i.ctid::tid FROM state_values i WHERE i.scope_id = f.id AND i.key = n.key
+    LIMIT 1
 ) AS v
 `
 
 type TurnFindValuesParams struct {
 	Scopes     []int64
 	Keys       []string
+	Hints      []pgtype.TID
 	SessionIds []pgtype.UUID
 	Namespaces []string
 	Names      []string
+	ScopeHints []pgtype.TID
 }
 
 type TurnFindValuesRow struct {
 	Place   int64
 	Value   []byte
 	Version int64
+	Hint    pgtype.TID
 }
 
 // Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. Returns those of the keys
-// that exist, with their places. scopes are the places of the keys' scopes, of which each is looked up once.
+// that exist, with their places. scopes are the places of the keys' scopes, of which each is looked up once. hints are
+// where the rows may be, and scope_hints those of the scopes: see TurnLockScopes.
 func (q *Queries) TurnFindValues(ctx context.Context, db DBTX, arg TurnFindValuesParams) ([]TurnFindValuesRow, error) {
 	rows, err := db.Query(ctx, turnFindValues,
 		arg.Scopes,
 		arg.Keys,
+		arg.Hints,
 		arg.SessionIds,
 		arg.Namespaces,
 		arg.Names,
+		arg.ScopeHints,
 	)
 	if err != nil {
 		return nil, err
@@ -550,7 +599,12 @@ func (q *Queries) TurnFindValues(ctx context.Context, db DBTX, arg TurnFindValue
 	var items []TurnFindValuesRow
 	for rows.Next() {
 		var i TurnFindValuesRow
-		if err := rows.Scan(&i.Place, &i.Value, &i.Version); err != nil {
+		if err := rows.Scan(
+			&i.Place,
+			&i.Value,
+			&i.Version,
+			&i.Hint,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -567,8 +621,7 @@ WITH stored AS (
     SELECT n.session_id, n.id, n.digest, n.first_sequence, n.message_count, n.plan_id
     FROM ROWS FROM (
         unnest($2::uuid[]), unnest($1::text[]), unnest($3::bytea[]),
-        unnest($4::bigint[]),
-        unnest($5::integer[]), unnest($6::uuid[])
+        unnest($4::bigint[]), unnest($5::integer[]), unnest($6::uuid[])
     ) AS n (session_id, id, digest, first_sequence, message_count, plan_id)
     RETURNING true
 )
@@ -630,24 +683,32 @@ func (q *Queries) TurnInsertUsages(ctx context.Context, db DBTX, arg TurnInsertU
 	return err
 }
 
-const turnLimitWait = `-- name: TurnLimitWait :exec
-SELECT set_config('lock_timeout', $1::text, true) FROM session_holds
+const turnLimitWait = `-- name: TurnLimitWait :one
+SELECT (extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS was,
+    (CASE WHEN current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND ($1::text)::interval
+        THEN set_config('lock_timeout', $1::text, true) END IS NOT NULL)::boolean AS bounded FROM session_holds
 WHERE session_holds.namespace = '' AND session_holds.owner = ''
     AND session_holds.session_id = '00000000-0000-0000-0000-000000000000'
-    AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND ($1::text)::interval
 `
 
+type TurnLimitWaitRow struct {
+	Was     int64
+	Bounded bool
+}
+
 // Index: session_holds_pkey. Bounds the rest of the transaction's waits for locks, unless the setting is below that. It
-// reads the row that is always there, so that a distributed engine sets it where the locks are.
-func (q *Queries) TurnLimitWait(ctx context.Context, db DBTX, bound string) error {
-	_, err := db.Exec(ctx, turnLimitWait, bound)
-	return err
+// reads the row that is always there, so that a distributed engine sets it where the locks are. It returns the setting
+// before, in milliseconds.
+func (q *Queries) TurnLimitWait(ctx context.Context, db DBTX, bound string) (TurnLimitWaitRow, error) {
+	row := db.QueryRow(ctx, turnLimitWait, bound)
+	var i TurnLimitWaitRow
+	err := row.Scan(&i.Was, &i.Bounded)
+	return i, err
 }
 
 const turnLockCounters = `-- name: TurnLockCounters :many
 SELECT n.session_id::uuid AS session_id, c.locked::boolean AS locked, c.next_sequence::bigint AS next_sequence,
-c.fence::bigint AS fence,
-    c.fenced_only::boolean AS fenced_only, c.follows,
+c.fence::bigint AS fence, c.fenced_only::boolean AS fenced_only, c.follows,
     greatest(c.updated_at, statement_timestamp())::timestamptz AS updated_at, c.hint::tid AS hint,
     statement_timestamp()::timestamptz AS now,
     (SELECT extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout,
@@ -740,10 +801,18 @@ func (q *Queries) TurnLockCounters(ctx context.Context, db DBTX, arg TurnLockCou
 
 const turnLockScopes = `-- name: TurnLockScopes :many
 SELECT n.place::bigint AS place, c.id::uuid AS id, c.locked::boolean AS locked, c.version::bigint AS version,
-    c.hint::tid AS hint, clock_timestamp()::timestamptz AS now
+    c.hint::tid AS hint, clock_timestamp()::timestamptz AS now,
+    (SELECT extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout
 FROM ROWS FROM (
-    unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])), unnest((SELECT $3::text[]))
-) WITH ORDINALITY AS n (session_id, namespace, name, place), LATERAL (
+    unnest((SELECT $1::uuid[])), unnest((SELECT $2::text[])), unnest((SELECT $3::text[])),
+    unnest((SELECT $4::tid[]))
+) WITH ORDINALITY AS n (session_id, namespace, name, hint, place), LATERAL (
+    SELECT w.id, w.version, w.locked, w.hint FROM (
+        SELECT t.id, t.version, false AS locked, t.ctid::tid AS hint FROM state_scopes t WHERE t.ctid = n.hint
+            AND (t.session_id = n.session_id OR t.namespace = n.namespace AND t.name = n.name)
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS w
+    UNION ALL
     SELECT o.id, o.version, o.locked, o.hint FROM (
         SELECT t.id, t.version, false AS locked, t.ctid::tid AS hint FROM state_scopes t
         WHERE t.session_id = n.session_id FOR NO KEY UPDATE SKIP LOCKED
@@ -765,23 +834,30 @@ type TurnLockScopesParams struct {
 	SessionIds []pgtype.UUID
 	Namespaces []string
 	Names      []string
+	Hints      []pgtype.TID
 }
 
 type TurnLockScopesRow struct {
-	Place   int64
-	ID      pgtype.UUID
-	Locked  bool
-	Version int64
-	Hint    pgtype.TID
-	Now     time.Time
+	Place       int64
+	ID          pgtype.UUID
+	Locked      bool
+	Version     int64
+	Hint        pgtype.TID
+	Now         time.Time
+	LockTimeout int64
 }
 
 // Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Like TurnLockCounters, for the rows of scopes,
 // which have their places in the arrays: a scope has a session, or a namespace and a name. now is the database's clock
-// after the lock, and hint is where the row is: an open snapshot keeps each version of it, and an index leads over all
-// of them.
+// after the lock. hints are where the rows may be (null: not known), and hint is where one is: an open snapshot keeps
+// each version of it, and an index leads over all of them. lock_timeout is the setting of that name in milliseconds.
 func (q *Queries) TurnLockScopes(ctx context.Context, db DBTX, arg TurnLockScopesParams) ([]TurnLockScopesRow, error) {
-	rows, err := db.Query(ctx, turnLockScopes, arg.SessionIds, arg.Namespaces, arg.Names)
+	rows, err := db.Query(ctx, turnLockScopes,
+		arg.SessionIds,
+		arg.Namespaces,
+		arg.Names,
+		arg.Hints,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -796,6 +872,7 @@ func (q *Queries) TurnLockScopes(ctx context.Context, db DBTX, arg TurnLockScope
 			&i.Version,
 			&i.Hint,
 			&i.Now,
+			&i.LockTimeout,
 		); err != nil {
 			return nil, err
 		}
@@ -896,8 +973,7 @@ WITH asked AS MATERIALIZED (
     )) AS fence
     FROM ROWS FROM (
         unnest($1::uuid[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
-        unnest($5::uuid[]),
-        unnest($6::interval[])
+        unnest($5::uuid[]), unnest($6::interval[])
     ) AS n (id, namespace, key, owner, session_id, ttl)
 )
 INSERT INTO streams (id, namespace, key, owner, opener, session_id, began, fence, ttl, opened_at, expires_at)
@@ -1071,35 +1147,68 @@ func (q *Queries) TurnSetUsages(ctx context.Context, db DBTX, arg TurnSetUsagesP
 	return err
 }
 
-const turnSetValues = `-- name: TurnSetValues :exec
-WITH stored AS (
+const turnSetValues = `-- name: TurnSetValues :many
+WITH given AS MATERIALIZED (
+    SELECT n.scope_id, n.key, n.value, n.version, n.place FROM ROWS FROM (
+        unnest($1::uuid[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[])
+    ) WITH ORDINALITY AS n (scope_id, key, value, version, place)
+), changed AS (
+    UPDATE state_values v
+    SET value = n.value::json, version = n.version, updated_at = greatest(v.updated_at, statement_timestamp())
+    FROM given n
+    WHERE v.ctid = ANY (CAST((SELECT CAST($5 AS tid[])) AS tid[])) AND v.scope_id = n.scope_id AND v.key = n.key
+    RETURNING n.place, v.ctid::tid AS hint
+), stored AS (
     INSERT INTO state_values (scope_id, key, value, version)
-    SELECT n.scope_id, n.key, n.value::json, n.version
-    FROM ROWS FROM (
-        unnest($2::uuid[]), unnest($1::text[]), unnest($3::text[]), unnest($4::bigint[])
-    ) AS n (scope_id, key, value, version)
+    SELECT n.scope_id, n.key, n.value::json, n.version FROM given n
+    WHERE NOT EXISTS (SELECT FROM changed c WHERE c.place = n.place)
     ON CONFLICT (scope_id, key) DO UPDATE
     SET value = excluded.value, version = excluded.version,
     updated_at = greatest(state_values.updated_at, excluded.updated_at)
-    RETURNING true
+    RETURNING scope_id, key, ctid::tid AS hint
 )
-SELECT rows_left_out('state_values') WHERE (SELECT count(*) FROM stored) <> cardinality($1::text[])
+SELECT n.place::bigint AS place, coalesce(c.hint, s.hint)::tid AS hint
+FROM given n LEFT JOIN changed c ON c.place = n.place LEFT JOIN stored s ON s.scope_id = n.scope_id AND s.key = n.key
+WHERE c.hint IS NOT NULL OR s.hint IS NOT NULL OR rows_left_out('state_values')
 `
 
 type TurnSetValuesParams struct {
-	Keys      []string
 	ScopeIds  []pgtype.UUID
+	Keys      []string
 	KeyValues []string
 	Versions  []int64
+	Hints     []pgtype.TID
 }
 
-// Index: state_values_pkey. Sets keys of scopes whose rows are locked.
-func (q *Queries) TurnSetValues(ctx context.Context, db DBTX, arg TurnSetValuesParams) error {
-	_, err := db.Exec(ctx, turnSetValues,
-		arg.Keys,
+type TurnSetValuesRow struct {
+	Place int64
+	Hint  pgtype.TID
+}
+
+// Index: state_values by ctid, state_values_pkey. Sets keys of scopes whose rows are locked, and returns where the rows
+// are now, with their places. hints are where they may be: see TurnLockScopes.
+func (q *Queries) TurnSetValues(ctx context.Context, db DBTX, arg TurnSetValuesParams) ([]TurnSetValuesRow, error) {
+	rows, err := db.Query(ctx, turnSetValues,
 		arg.ScopeIds,
+		arg.Keys,
 		arg.KeyValues,
 		arg.Versions,
+		arg.Hints,
 	)
-	return err
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TurnSetValuesRow
+	for rows.Next() {
+		var i TurnSetValuesRow
+		if err := rows.Scan(&i.Place, &i.Hint); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -33,9 +33,9 @@ type message struct {
 	Cut       bool       `json:"cut,omitempty"`    // there is more than is shown
 	Results   []*message `json:"results,omitempty"`
 
-	Link    string `json:"-"`
-	Time    string `json:"-"`
-	Summary bool   `json:"-"`
+	Link, Time string `json:"-"`
+	Summary    bool   `json:"-"`
+	redacts    bool   // others
 }
 
 // Folded reports whether the content is folded, and Head is what is shown of it then.
@@ -50,8 +50,8 @@ func (l *look) newMessage(m repo.Message, shown bool, limit int) *message {
 		Sequence: m.Sequence, ID: m.ID.String(), Role: m.Role, Kind: m.Kind, CallID: m.CallID, Tokens: m.Tokens,
 		Counter: m.Counter, Hidden: !shown,
 		CreatedAt: m.CreatedAt.UTC().Format(time.RFC3339Nano), Time: m.CreatedAt.UTC().Format("2006-01-02 15:04:05"),
-		Summary: m.Kind == repo.KindSummary,
-		Link:    l.url("/sessions/" + m.SessionID.String() + "/messages/" + strconv.FormatInt(m.Sequence, 10)),
+		Summary: m.Kind == repo.KindSummary, redacts: m.Kind == repo.KindRedacted && m.Content == "",
+		Link: l.url("/sessions/" + m.SessionID.String() + "/messages/" + strconv.FormatInt(m.Sequence, 10)),
 	}
 	if m.Follows != m.Sequence-1 {
 		v.Follows = &m.Follows
@@ -140,7 +140,8 @@ func (i *Inspector) messageEvent(ctx context.Context, m repo.Message) (event liv
 			Follows  *int64 `json:"follows,omitempty"`
 			CallID   string `json:"call_id,omitempty"` // of a result
 			HTML     string `json:"html"`
-		}{v.Sequence, v.Follows, map[bool]string{true: visible(v.CallID)}[v.Result()], out.String()})
+			Redacts  bool   `json:"redacts,omitempty"`
+		}{v.Sequence, v.Follows, map[bool]string{true: visible(v.CallID)}[v.Result()], out.String(), v.redacts})
 		if err != nil || len(event.Data) <= maxEvent || limit == 0 {
 			return event, err
 		}

@@ -6,8 +6,7 @@ INSERT INTO actions (
     automation_profile, reusable, read_only, inputs_schema, tags, invariants, argument_names, argument_types,
     argument_requireds,
     argument_descriptions, argument_defaults, argument_mins, argument_maxs, argument_patterns, max_attempts,
-    max_age_micros, keep_micros, phases, name, server,
-    namespace, created_by
+    max_age_micros, keep_micros, phases, name, server, namespace, created_by
 )
 VALUES (
     @description, @definition_of_done, sqlc.narg(strategy_actor), sqlc.narg(execution_actor), sqlc.narg(review_actor),
@@ -51,8 +50,7 @@ SET description = @description, definition_of_done = @definition_of_done, strate
     estimation_actor = sqlc.narg(estimation_actor), invariant_actor = sqlc.narg(invariant_actor),
     automation_profile = sqlc.narg(automation_profile), reusable = @reusable, read_only = @read_only,
     inputs_schema = CAST(@inputs_schema::text AS json), tags = @tags, invariants = @invariants,
-    argument_names = @argument_names,
-    argument_types = @argument_types, argument_requireds = @argument_requireds,
+    argument_names = @argument_names, argument_types = @argument_types, argument_requireds = @argument_requireds,
     argument_descriptions = @argument_descriptions,
     argument_defaults = @argument_defaults, argument_mins = @argument_mins, argument_maxs = @argument_maxs,
     argument_patterns = @argument_patterns, max_attempts = @max_attempts,

@@ -8,8 +8,7 @@
 WITH given AS MATERIALIZED (
     SELECT n.id, n.occurred_at, n.type, nullif(n.namespace, '') AS namespace, n.plan_id, n.session_id,
         nullif(n.actor, '') AS actor, nullif(n.user_name, '') AS user_name, nullif(n.project, '') AS project, n.details,
-        n.place,
-        coalesce((
+        n.place, coalesce((
             SELECT (e.occurred_at, e.type, e.namespace, e.plan_id, e.session_id)
                     IS NOT DISTINCT FROM (n.occurred_at, n.type, nullif(n.namespace, ''), n.plan_id, n.session_id)
                 AND (octet_length(e.salts[1]) = 32 OR e.actor IS NOT DISTINCT FROM nullif(n.actor, ''))
@@ -31,8 +30,7 @@ WITH given AS MATERIALIZED (
             unnest(@ids::uuid[]), unnest(@occurred_ats::timestamptz[]), unnest(@types::text[]),
             unnest(@namespaces::text[]),
             unnest(@plan_ids::uuid[]), unnest(@session_ids::uuid[]), unnest(@actors::text[]),
-            unnest(@user_names::text[]),
-            unnest(@projects::text[]), unnest(@details::text[])
+            unnest(@user_names::text[]), unnest(@projects::text[]), unnest(@details::text[])
         ) WITH ORDINALITY AS u (id, occurred_at, type, namespace, plan_id, session_id, actor, user_name, project,
         details, place)
     ) AS n
@@ -64,8 +62,7 @@ ON CONFLICT DO NOTHING;
 -- Index: audit_entries_occurred_at_id_idx, audit_leaves_entry_id_key, audit_holds_pkey. Counts what a prune would find
 -- among the next rows in the order of time, of which there are found, up to the place that is reached.
 WITH page AS MATERIALIZED (
-    SELECT e.id, e.occurred_at, e.plan_id, e.session_id,
-        e.type NOT IN ('audit_pruned', 'audit_gap')
+    SELECT e.id, e.occurred_at, e.plan_id, e.session_id, e.type NOT IN ('audit_pruned', 'audit_gap')
             AND (cardinality(@types::text[]) = 0 OR e.type = ANY (@types::text[])) AS meant
     FROM audit_entries e WHERE e.occurred_at < @before AND (e.occurred_at, e.id) > (@after_occurred_at, @after_id::uuid)
     ORDER BY e.occurred_at, e.id LIMIT 1000
@@ -118,8 +115,7 @@ WITH stated AS MATERIALIZED (
     ) AS n
     ORDER BY n.occurred_at, n.id LIMIT @max_rows
 ), judged AS MATERIALIZED (
-    SELECT p.id,
-        coalesce(p.plan_id = ANY (s.plans) OR p.session_id = ANY (s.sessions), false)
+    SELECT p.id, coalesce(p.plan_id = ANY (s.plans) OR p.session_id = ANY (s.sessions), false)
         OR (SELECT true FROM audit_holds h WHERE h.kind = 'plan' AND h.subject = p.plan_id) IS NOT NULL
         OR (SELECT true FROM audit_holds h WHERE h.kind = 'session' AND h.subject = p.session_id) IS NOT NULL AS held,
         coalesce((SELECT l.sequence FROM audit_leaves l WHERE l.entry_id = p.id LIMIT 1) < s.sequence, false) AS sealed,
@@ -199,8 +195,7 @@ WITH kept AS MATERIALIZED (
 INSERT INTO audit_leaves (sequence, entry_id, occurred_at, recorded_at, type, namespace, plan_id, session_id, hidden,
     hash)
 SELECT CAST(@first_sequence AS bigint) + k.ordinality - 1, k.id, k.occurred_at, k.recorded_at, k.type, k.namespace,
-k.plan_id, k.session_id,
-    k.hidden, k.hash
+k.plan_id, k.session_id, k.hidden, k.hash
 FROM kept k;
 
 -- name: AuditAddHashes :exec
@@ -233,8 +228,7 @@ SELECT sqlc.embed(l),
     e.id, e.occurred_at, e.recorded_at, e.type, e.namespace, e.plan_id, e.session_id, e.actor, e.user_name, e.project,
     e.details, e.salts
 FROM audit_leaves l LEFT JOIN audit_entries e ON e.id = l.entry_id
-WHERE l.sequence >= @from_sequence
-ORDER BY l.sequence LIMIT @max_rows;
+WHERE l.sequence >= @from_sequence ORDER BY l.sequence LIMIT @max_rows;
 
 -- name: AuditLeafOf :one
 -- Index: audit_leaves_entry_id_key.
@@ -249,8 +243,7 @@ SELECT * FROM audit_checkpoints c WHERE c.size > 0 ORDER BY c.size DESC LIMIT 1;
 -- and whether each is known; together the pages are the whole audit trail. With EXISTS the planner might read all
 -- leaves for each page. A leaf with a negative sequence, which only the tables' owner can insert, does not count,
 -- because no verification reads it.
-SELECT e.id, e.occurred_at,
-    coalesce(
+SELECT e.id, e.occurred_at, coalesce(
         (SELECT true FROM audit_leaves l WHERE l.entry_id = e.id AND l.sequence >= 0 LIMIT 1),
         (SELECT true FROM audit_unsealed u WHERE u.recorded_at = e.recorded_at AND u.entry_id = e.id LIMIT 1), false
     )::boolean AS known

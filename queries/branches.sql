@@ -89,8 +89,7 @@ SELECT EXISTS (SELECT FROM messages WHERE messages.session_id = @id);
 -- the branches of a session that are behind the message which the one with this sequence follows (parent; null if there
 -- is no such message), ascending. Each row has what is the same for all: see rules.Tree. There is one without a
 -- beginning if there are none, and none at all if there is no such session.
-SELECT c.next_sequence, c.follows, coalesce(b.base, 0)::bigint AS base, t.parent AS parent,
-    coalesce((
+SELECT c.next_sequence, c.follows, coalesce(b.base, 0)::bigint AS base, t.parent AS parent, coalesce((
         SELECT min(p.low) FROM session_path(c.session_id, b.base - 1, t.parent + 1, NULL, NULL) AS p (owner, low, high)
             WHERE b.base > 0
     ), -1)::bigint AS inherited,
@@ -104,13 +103,11 @@ LEFT JOIN LATERAL (
     SELECT coalesce(o.follows, o.sequence - 1)
     FROM session_path(c.session_id, b.base - 1, @sequence, NULL, NULL) AS p (owner, low, high)
     JOIN messages o ON o.session_id = p.owner AND o.sequence = @sequence
-    WHERE b.base > @sequence AND p.low <= @sequence AND p.high >= @sequence
-    LIMIT 1
+    WHERE b.base > @sequence AND p.low <= @sequence AND p.high >= @sequence LIMIT 1
 ) AS t ON true
 LEFT JOIN LATERAL (
     SELECT k.sequence, k.follows FROM messages k
     WHERE k.session_id = c.session_id AND k.sequence > t.parent AND k.follows IS NOT NULL
     ORDER BY k.sequence LIMIT @max_rows::integer
 ) AS m ON true
-WHERE c.session_id = @session_id
-ORDER BY m.sequence;
+WHERE c.session_id = @session_id ORDER BY m.sequence;

@@ -57,8 +57,7 @@ SELECT s.id, s.namespace, s.action_name, s.phase, s.owner, @lease_namespace::tex
 FROM started s CROSS JOIN (SELECT @until::timestamptz AS until) AS c
 ON CONFLICT (plan_id) DO UPDATE SET
     owner = excluded.owner, lease_namespace = excluded.lease_namespace, attempt = excluded.attempt,
-    max_attempts = excluded.max_attempts,
-    check_at = excluded.check_at;
+    max_attempts = excluded.max_attempts, check_at = excluded.check_at;
 
 -- name: PlanClaimError :exec
 -- Index: plans_pkey.

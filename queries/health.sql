@@ -7,8 +7,7 @@
 -- has no database. A transaction that has written holds, too, while it has no snapshot: idle at read committed.
 SELECT h.kind, h.name, h.pid, h.since, h.age FROM (
     SELECT CAST(CASE a.backend_type WHEN 'walsender' THEN 'standby' ELSE 'session' END AS text) AS kind,
-    CAST(coalesce(a.application_name, '') AS text) AS name,
-        CAST(a.pid AS integer) AS pid, a.xact_start AS since,
+    CAST(coalesce(a.application_name, '') AS text) AS name, CAST(a.pid AS integer) AS pid, a.xact_start AS since,
         CAST(greatest(age(a.backend_xmin), age(a.backend_xid)) AS bigint) AS age
     FROM pg_catalog.pg_stat_activity a
     WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.pid <> pg_backend_pid()
@@ -39,6 +38,5 @@ ORDER BY t.n_dead_tup DESC, t.relname;
 -- Index: none. How content is compressed that is stored from now on. PostgreSQL 13 has neither the column nor the
 -- setting.
 SELECT coalesce(CASE to_jsonb(a) ->> 'attcompression' WHEN 'l' THEN 'lz4' WHEN 'p' THEN 'pglz' END,
-    current_setting('default_toast_compression', true),
-    'pglz')::text AS compression FROM pg_catalog.pg_attribute a
+    current_setting('default_toast_compression', true), 'pglz')::text AS compression FROM pg_catalog.pg_attribute a
 WHERE a.attrelid = CAST('messages' AS regclass) AND a.attname = 'content';

@@ -119,8 +119,7 @@ WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name
 -- some, and the number of all. view: see LeaseList. The leases of one are in up to two namespaces.
 WITH released AS (
     UPDATE leases l SET owner = NULL, acquired_at = statement_timestamp(), expires_at = '-infinity'
-    WHERE l.namespace = ANY(@namespaces::text[]) AND l.owner = @owner::text
-        AND CASE
+    WHERE l.namespace = ANY(@namespaces::text[]) AND l.owner = @owner::text AND CASE
             WHEN sqlc.narg(view)::text IS NULL THEN true
             WHEN l.kind = 'session' THEN (SELECT s.namespace FROM sessions s
                 WHERE s.id = l.name::uuid) = sqlc.narg(view)::text

@@ -9,12 +9,10 @@
 -- A SELECT around an argument, and LIMIT, are explained at TurnLockCounters. Values that are stored out of line are
 -- read for the answer alone.
 SELECT f.place, f.next_sequence, f.sequence, f.id, f.role, f.content, f.metadata, f.payload, f.kind, f.call_id,
-f.occurred_at, f.created_at,
-    f.follows, f.tokens, f.counter
+f.occurred_at, f.created_at, f.follows, f.tokens, f.counter
 FROM (
     SELECT n.place, c.next_sequence, t.sequence, t.id, t.role, t.content, t.metadata, t.payload, t.kind, t.call_id,
-    t.occurred_at,
-        t.created_at, t.follows, t.tokens, t.counter, t.bytes,
+    t.occurred_at, t.created_at, t.follows, t.tokens, t.counter, t.bytes,
         sum(t.bytes) OVER (ORDER BY t.needed, n.place, t.sequence ROWS UNBOUNDED PRECEDING) AS total
     FROM ROWS FROM (
         unnest((SELECT @session_ids::uuid[])), unnest((SELECT @from_sequences::bigint[]))
@@ -35,8 +33,7 @@ FROM (
         ) AS m
     ) AS t ON true
 ) AS f
-WHERE f.sequence IS NULL OR f.total - f.bytes < @max_bytes::bigint
-ORDER BY f.place, f.sequence;
+WHERE f.sequence IS NULL OR f.total - f.bytes < @max_bytes::bigint ORDER BY f.place, f.sequence;
 
 -- name: SessionListMoved :many
 -- Index: session_counters_pkey. Returns those of the sessions whose next sequence is not the given one, with the actual

@@ -16,8 +16,7 @@
 -- clock does.
 WITH advanced AS (
     UPDATE session_counters c
-    SET next_sequence = c.next_sequence + 1,
-        updated_at = greatest(c.updated_at, statement_timestamp())
+    SET next_sequence = c.next_sequence + 1, updated_at = greatest(c.updated_at, statement_timestamp())
     WHERE c.ctid = coalesce(
             (SELECT l.ctid FROM session_counters l WHERE l.ctid = sqlc.narg(hint)::tid
                 AND l.session_id = @session_id FOR UPDATE SKIP LOCKED),
@@ -25,8 +24,7 @@ WITH advanced AS (
         )
         AND coalesce(nullif(@fence::bigint, 0) = c.fence, NOT c.fenced_only)
         AND c.next_sequence = coalesce(sqlc.narg(expected)::bigint, c.next_sequence)
-        AND c.follows IS NULL
-        AND current_setting('transaction_isolation') = 'read committed'
+        AND c.follows IS NULL AND current_setting('transaction_isolation') = 'read committed'
         AND NOT ((SELECT @check_id::boolean) AND (SELECT true FROM messages m WHERE m.session_id = @session_id
             AND m.id = @id LIMIT 1) IS TRUE)
     RETURNING c.next_sequence - 1 AS sequence, c.updated_at, c.ctid::tid AS hint
@@ -35,8 +33,7 @@ WITH advanced AS (
         created_at, tokens, counter)
     SELECT @session_id, a.sequence, @id, @role, nullif(@kind::text, ''), nullif(@call_id::text, ''), @content,
         CAST(@metadata::text AS json), @payload, nullif(@occurred_at::timestamptz, '0001-01-01 00:00:00+00'),
-        a.updated_at,
-        nullif(@tokens::integer, 0), nullif(@counter::text, '')
+        a.updated_at, nullif(@tokens::integer, 0), nullif(@counter::text, '')
     FROM advanced a
     RETURNING true AS stored
 )
@@ -49,8 +46,7 @@ WHERE (SELECT i.stored FROM inserted i) OR rows_left_out('messages');
 -- planned by how many sessions there are. (Citus crashes where a SET is a bare subscript.)
 UPDATE session_counters c
 SET next_sequence = 0 + (CAST(@next_sequences AS bigint[]))[array_position(CAST(@session_ids AS uuid[]), c.session_id)],
-    updated_at = greatest(c.updated_at, @now::timestamptz),
-    follows = NULL
+    updated_at = greatest(c.updated_at, @now::timestamptz), follows = NULL
 WHERE c.ctid = ANY (CAST((SELECT CAST(@hints AS tid[])) AS tid[]))
 RETURNING c.session_id, c.ctid::tid AS hint;
 
@@ -147,8 +143,7 @@ LATERAL (
 ) AS m
 WHERE b.session_id = @session_id AND b.base > 0 AND EXISTS (SELECT FROM session_counters c
     WHERE c.session_id = b.session_id)
-ORDER BY sequence
-LIMIT @max_rows;
+ORDER BY sequence LIMIT @max_rows;
 
 -- The next statements read the transcript of sessions that have no branches and are no forks; of others they return
 -- nothing. The condition is looked up once, for the bound of the index: as a filter of rows it would cost more.
@@ -161,8 +156,7 @@ WHERE messages.session_id = @session_id AND sequence >= CASE
             THEN 9223372036854775807
         ELSE @from_sequence::bigint
     END
-ORDER BY sequence
-LIMIT @max_rows;
+ORDER BY sequence LIMIT @max_rows;
 
 -- name: MessageListBefore :many
 -- Index: messages_pkey, backwards, session_branches_pkey.
@@ -171,8 +165,7 @@ WHERE messages.session_id = @session_id AND sequence < CASE
         WHEN EXISTS (SELECT FROM session_branches WHERE session_branches.session_id = @session_id) THEN 0
         ELSE @before_sequence::bigint
     END
-ORDER BY sequence DESC
-LIMIT @max_rows;
+ORDER BY sequence DESC LIMIT @max_rows;
 
 -- name: MessageListOwn :many
 -- Index: messages_pkey, forwards, session_counters_pkey. Messages of all branches, without those that a fork has of
@@ -180,8 +173,7 @@ LIMIT @max_rows;
 SELECT * FROM messages
 WHERE messages.session_id = @session_id AND sequence >= @from_sequence
     AND EXISTS (SELECT FROM session_counters WHERE session_counters.session_id = @session_id)
-ORDER BY sequence
-LIMIT @max_rows;
+ORDER BY sequence LIMIT @max_rows;
 
 -- name: MessageListPath :many
 -- Index: messages_pkey. The transcript of any session, forwards: see session_path. Of a range that has more messages

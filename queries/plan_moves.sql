@@ -39,8 +39,7 @@ WITH asked AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT plans.id FROM plans
         WHERE plans.id = a.id AND plans.phase = a.from_phase AND plans.state = a.from_state
-            AND plans.version = a.version
-            AND coalesce(nullif(a.fence, 0) = plans.fence, true)
+            AND plans.version = a.version AND coalesce(nullif(a.fence, 0) = plans.fence, true)
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS p
     CROSS JOIN LATERAL (
@@ -65,8 +64,7 @@ WITH asked AS MATERIALIZED (
     FROM free f JOIN asked a ON a.place = f.place
     WHERE p.id = f.id AND p.id = ANY(ARRAY(SELECT o.id FROM free o)) -- otherwise the planner may read all plans
     RETURNING p.id, p.namespace, p.version, p.updated_at, p.not_before, p.last_completed_step, p.last_checkpoint_id,
-    a.place, a.transition,
-        a.from_phase, a.from_state, a.to_phase, a.to_state, nullif(a.actor, '') AS actor,
+    a.place, a.transition, a.from_phase, a.from_state, a.to_phase, a.to_state, nullif(a.actor, '') AS actor,
         nullif(a.reason, '') AS reason, a.event_type, a.details
 ), noted AS (
     INSERT INTO plan_history (plan_id, version, transition, from_phase, from_state, to_phase, to_state, actor, reason,

@@ -103,8 +103,7 @@ WHERE o.number <= 1000
 -- order, and a row without a key for a scope that has none. Of more than max_rows, or of values above max_bytes, there
 -- are not all, and the read fails.
 SELECT v.session_id, v.name, v.scope_version, coalesce(v.key, '')::text AS key,
-coalesce(v.version, 0)::bigint AS version,
-    coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at,
+coalesce(v.version, 0)::bigint AS version, coalesce(v.updated_at, 'epoch')::timestamptz AS updated_at,
     (CASE WHEN v.total <= @max_bytes::bigint THEN v.value END)::json AS value
 FROM (
     SELECT k.session_id, k.name, k.version AS scope_version, t.key, t.value, t.version, t.updated_at,

@@ -123,8 +123,7 @@ FROM sessions s JOIN session_counters c ON c.session_id = s.id
 WHERE s.id = @id
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-NULL, NULL, NULL,
-    v.key, v.value, v.version, v.updated_at
+NULL, NULL, NULL, v.key, v.value, v.version, v.updated_at
 FROM state_scopes o JOIN state_values v ON v.scope_id = o.id
 WHERE o.session_id = @id
 ORDER BY state_key NULLS FIRST;
@@ -208,8 +207,7 @@ WITH edge AS (
             WHERE c.session_id = n.session_id LIMIT 1) AS c
 )
 SELECT sqlc.embed(s), greatest(s.updated_at, a.updated_at)::timestamptz AS changed_at,
-a.next_sequence::bigint AS next_sequence,
-    a.fenced_only::boolean AS fenced_only,
+a.next_sequence::bigint AS next_sequence, a.fenced_only::boolean AS fenced_only,
     ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/' || p.namespace FROM session_plans l
         JOIN plans p ON p.id = l.plan_id
         WHERE l.session_id = s.id ORDER BY l.plan_id)::text[] AS plans,
@@ -266,8 +264,7 @@ SELECT f.namespace::text FROM found f LIMIT @max_rows;
 -- both columns of a constraint are set from the locked row.
 WITH locked AS (
     SELECT s.*, (NOT @set_budget::boolean OR coalesce(sqlc.narg(budget_nanos)::bigint >= s.cost_nanos,
-        true))::boolean AS fits,
-        coalesce(s.version = sqlc.narg(if_version)::bigint, true)::boolean AS current
+        true))::boolean AS fits, coalesce(s.version = sqlc.narg(if_version)::bigint, true)::boolean AS current
     FROM sessions s WHERE s.id = @id FOR NO KEY UPDATE
 ), updated AS (
     UPDATE sessions s
@@ -399,8 +396,7 @@ WITH counted AS (
     FROM fit n WHERE @audited::boolean
 )
 SELECT (n.next_sequence - n.base)::bigint AS messages, n.plans::text[] AS plans, n.state_keys, n.has_streams, n.forked,
-n.held::boolean AS held, n.in_use::text AS in_use, n.version, n.next_sequence,
-    n.active_at::timestamptz AS active_at
+n.held::boolean AS held, n.in_use::text AS in_use, n.version, n.next_sequence, n.active_at::timestamptz AS active_at
 FROM counted n;
 
 -- name: SessionRemains :one

@@ -1,10 +1,12 @@
--- name: TurnLimitWait :exec
+-- name: TurnLimitWait :one
 -- Index: session_holds_pkey. Bounds the rest of the transaction's waits for locks, unless the setting is below that. It
--- reads the row that is always there, so that a distributed engine sets it where the locks are.
-SELECT set_config('lock_timeout', @bound::text, true) FROM session_holds
+-- reads the row that is always there, so that a distributed engine sets it where the locks are. It returns the setting
+-- before, in milliseconds.
+SELECT (extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS was,
+    (CASE WHEN current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND (@bound::text)::interval
+        THEN set_config('lock_timeout', @bound::text, true) END IS NOT NULL)::boolean AS bounded FROM session_holds
 WHERE session_holds.namespace = '' AND session_holds.owner = ''
-    AND session_holds.session_id = '00000000-0000-0000-0000-000000000000'
-    AND current_setting('lock_timeout')::interval NOT BETWEEN interval '1 ms' AND (@bound::text)::interval;
+    AND session_holds.session_id = '00000000-0000-0000-0000-000000000000';
 
 -- name: TurnAwaitCounters :exec
 -- Index: session_counters_pkey. Waits for the counter rows of sessions, in the order given, and locks them.
@@ -28,8 +30,7 @@ SELECT FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
 -- more than to run it. LIMIT makes it look up each id separately. If most sessions are short it would otherwise choose
 -- a join, which reads a long session from end to end.
 SELECT n.session_id::uuid AS session_id, c.locked::boolean AS locked, c.next_sequence::bigint AS next_sequence,
-c.fence::bigint AS fence,
-    c.fenced_only::boolean AS fenced_only, c.follows,
+c.fence::bigint AS fence, c.fenced_only::boolean AS fenced_only, c.follows,
     greatest(c.updated_at, statement_timestamp())::timestamptz AS updated_at, c.hint::tid AS hint,
     statement_timestamp()::timestamptz AS now,
     (SELECT extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout,
@@ -70,27 +71,43 @@ FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
 ) AS s;
 
 -- name: TurnAwaitScopes :exec
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_scopes_pkey. Waits for the rows of scopes,
--- in the order given, and locks them.
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Waits for the rows of scopes, in the order
+-- given, and locks them. hints: see TurnLockScopes.
 SELECT FROM ROWS FROM (
-    unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[]))
-) AS n (session_id, namespace, name), LATERAL (
-    SELECT t.id FROM state_scopes t WHERE t.session_id = n.session_id
+    unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[])),
+    unnest((SELECT @hints::tid[]))
+) AS n (session_id, namespace, name, hint), LATERAL (
+    SELECT FROM (
+        SELECT FROM state_scopes t WHERE t.ctid = n.hint
+            AND (t.session_id = n.session_id OR t.namespace = n.namespace AND t.name = n.name) FOR NO KEY UPDATE
+    ) AS h
     UNION ALL
-    SELECT t.id FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
+    SELECT FROM (SELECT FROM state_scopes t WHERE t.session_id = n.session_id FOR NO KEY UPDATE) AS o
+    UNION ALL
+    SELECT FROM (
+        SELECT FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name FOR NO KEY UPDATE
+    ) AS s
     LIMIT 1
-) AS s, LATERAL (SELECT FROM state_scopes WHERE state_scopes.id = s.id FOR NO KEY UPDATE) AS c;
+) AS c;
 
 -- name: TurnLockScopes :many
 -- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Like TurnLockCounters, for the rows of scopes,
 -- which have their places in the arrays: a scope has a session, or a namespace and a name. now is the database's clock
--- after the lock, and hint is where the row is: an open snapshot keeps each version of it, and an index leads over all
--- of them.
+-- after the lock. hints are where the rows may be (null: not known), and hint is where one is: an open snapshot keeps
+-- each version of it, and an index leads over all of them. lock_timeout is the setting of that name in milliseconds.
 SELECT n.place::bigint AS place, c.id::uuid AS id, c.locked::boolean AS locked, c.version::bigint AS version,
-    c.hint::tid AS hint, clock_timestamp()::timestamptz AS now
+    c.hint::tid AS hint, clock_timestamp()::timestamptz AS now,
+    (SELECT extract(epoch FROM current_setting('lock_timeout')::interval) * 1000)::bigint AS lock_timeout
 FROM ROWS FROM (
-    unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[]))
-) WITH ORDINALITY AS n (session_id, namespace, name, place), LATERAL (
+    unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[])),
+    unnest((SELECT @hints::tid[]))
+) WITH ORDINALITY AS n (session_id, namespace, name, hint, place), LATERAL (
+    SELECT w.* FROM (
+        SELECT t.id, t.version, false AS locked, t.ctid::tid AS hint FROM state_scopes t WHERE t.ctid = n.hint
+            AND (t.session_id = n.session_id OR t.namespace = n.namespace AND t.name = n.name)
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS w
+    UNION ALL
     SELECT o.* FROM (
         SELECT t.id, t.version, false AS locked, t.ctid::tid AS hint FROM state_scopes t
         WHERE t.session_id = n.session_id FOR NO KEY UPDATE SKIP LOCKED
@@ -151,24 +168,33 @@ FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::uuid
 
 -- name: TurnFindValues :many
 -- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. Returns those of the keys
--- that exist, with their places. scopes are the places of the keys' scopes, of which each is looked up once.
+-- that exist, with their places. scopes are the places of the keys' scopes, of which each is looked up once. hints are
+-- where the rows may be, and scope_hints those of the scopes: see TurnLockScopes.
 WITH found AS MATERIALIZED (
     SELECT n.place, s.id
     FROM ROWS FROM (
-        unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[]))
-    ) WITH ORDINALITY AS n (session_id, namespace, name, place), LATERAL (
+        unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[])),
+        unnest((SELECT @scope_hints::tid[]))
+    ) WITH ORDINALITY AS n (session_id, namespace, name, hint, place), LATERAL (
+        SELECT t.id FROM state_scopes t WHERE t.ctid = n.hint
+            AND (t.session_id = n.session_id OR t.namespace = n.namespace AND t.name = n.name)
+        UNION ALL
         SELECT t.id FROM state_scopes t WHERE t.session_id = n.session_id
         UNION ALL
         SELECT t.id FROM state_scopes t WHERE t.namespace = n.namespace AND t.name = n.name
         LIMIT 1
     ) AS s
 )
-SELECT n.place::bigint AS place, v.value, v.version
-FROM ROWS FROM (unnest((SELECT @scopes::bigint[])), unnest((SELECT @keys::text[]))) WITH ORDINALITY AS n (scope, key,
-    place)
+SELECT n.place::bigint AS place, v.value, v.version, v.hint::tid AS hint
+FROM ROWS FROM (
+    unnest((SELECT @scopes::bigint[])), unnest((SELECT @keys::text[])), unnest((SELECT @hints::tid[]))
+) WITH ORDINALITY AS n (scope, key, hint, place)
 JOIN found f ON f.place = n.scope, LATERAL (
-    SELECT state_values.value, state_values.version FROM state_values
-    WHERE state_values.scope_id = f.id AND state_values.key = n.key LIMIT 1
+    SELECT t.value, t.version, t.ctid::tid AS hint FROM state_values t
+    WHERE t.ctid = n.hint AND t.scope_id = f.id AND t.key = n.key
+    UNION ALL
+    SELECT i.value, i.version, i.ctid::tid FROM state_values i WHERE i.scope_id = f.id AND i.key = n.key
+    LIMIT 1
 ) AS v;
 
 -- name: TurnInsert :exec
@@ -178,8 +204,7 @@ WITH stored AS (
     SELECT n.session_id, n.id, n.digest, n.first_sequence, n.message_count, n.plan_id
     FROM ROWS FROM (
         unnest(@session_ids::uuid[]), unnest(@ids::text[]), unnest(@digests::bytea[]),
-        unnest(@first_sequences::bigint[]),
-        unnest(@message_counts::integer[]), unnest(@plan_ids::uuid[])
+        unnest(@first_sequences::bigint[]), unnest(@message_counts::integer[]), unnest(@plan_ids::uuid[])
     ) AS n (session_id, id, digest, first_sequence, message_count, plan_id)
     RETURNING true
 )
@@ -207,27 +232,40 @@ WITH stored AS (
 )
 SELECT rows_left_out('session_counters') WHERE (SELECT count(*) FROM stored) <> cardinality(@session_ids::uuid[]);
 
--- name: TurnAdvanceScopes :exec
--- Index: state_scopes by ctid. Sets the versions of scopes whose rows are locked, where hints say: see MessageAdvance.
+-- name: TurnAdvanceScopes :many
+-- Index: state_scopes by ctid. Sets the versions of scopes whose rows are locked, where hints say, and returns where
+-- they are now: see MessageAdvance.
 UPDATE state_scopes s
 SET version = 0 + (CAST(@versions AS bigint[]))[array_position(CAST(@ids AS uuid[]), s.id)],
     updated_at = greatest(s.updated_at, @now::timestamptz)
-WHERE s.ctid = ANY (CAST((SELECT CAST(@hints AS tid[])) AS tid[]));
+WHERE s.ctid = ANY (CAST((SELECT CAST(@hints AS tid[])) AS tid[]))
+RETURNING s.id, s.ctid::tid AS hint;
 
--- name: TurnSetValues :exec
--- Index: state_values_pkey. Sets keys of scopes whose rows are locked.
-WITH stored AS (
-    INSERT INTO state_values (scope_id, key, value, version)
-    SELECT n.scope_id, n.key, n.value::json, n.version
-    FROM ROWS FROM (
+-- name: TurnSetValues :many
+-- Index: state_values by ctid, state_values_pkey. Sets keys of scopes whose rows are locked, and returns where the rows
+-- are now, with their places. hints are where they may be: see TurnLockScopes.
+WITH given AS MATERIALIZED (
+    SELECT n.* FROM ROWS FROM (
         unnest(@scope_ids::uuid[]), unnest(@keys::text[]), unnest(@key_values::text[]), unnest(@versions::bigint[])
-    ) AS n (scope_id, key, value, version)
+    ) WITH ORDINALITY AS n (scope_id, key, value, version, place)
+), changed AS (
+    UPDATE state_values v
+    SET value = n.value::json, version = n.version, updated_at = greatest(v.updated_at, statement_timestamp())
+    FROM given n
+    WHERE v.ctid = ANY (CAST((SELECT CAST(@hints AS tid[])) AS tid[])) AND v.scope_id = n.scope_id AND v.key = n.key
+    RETURNING n.place, v.ctid::tid AS hint
+), stored AS (
+    INSERT INTO state_values (scope_id, key, value, version)
+    SELECT n.scope_id, n.key, n.value::json, n.version FROM given n
+    WHERE NOT EXISTS (SELECT FROM changed c WHERE c.place = n.place)
     ON CONFLICT (scope_id, key) DO UPDATE
     SET value = excluded.value, version = excluded.version,
     updated_at = greatest(state_values.updated_at, excluded.updated_at)
-    RETURNING true
+    RETURNING scope_id, key, ctid::tid AS hint
 )
-SELECT rows_left_out('state_values') WHERE (SELECT count(*) FROM stored) <> cardinality(@keys::text[]);
+SELECT n.place::bigint AS place, coalesce(c.hint, s.hint)::tid AS hint
+FROM given n LEFT JOIN changed c ON c.place = n.place LEFT JOIN stored s ON s.scope_id = n.scope_id AND s.key = n.key
+WHERE c.hint IS NOT NULL OR s.hint IS NOT NULL OR rows_left_out('state_values');
 
 -- name: TurnRemoveValues :exec
 -- Index: state_values_pkey. Removes keys of scopes whose rows are locked.
@@ -328,8 +366,7 @@ WITH asked AS MATERIALIZED (
         (a.plan ->> 'KeepMicros')::bigint, (a.plan ->> 'Phases')::smallint, a.plan ->> 'Description',
         a.plan ->> 'DefinitionOfDone', a.phase, a.state,
         a.plan ->> 'AutomationProfile', a.plan ->> 'AutomationProfileSource', (a.plan ->> 'AutomationSnapshot')::json,
-        a.plan ->> 'Trace',
-        ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentNames')),
+        a.plan ->> 'Trace', ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentNames')),
         ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'ArgumentValues')),
         ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'Invariants')),
         ARRAY(SELECT jsonb_array_elements_text(a.plan -> 'InvariantSources')),
@@ -364,8 +401,7 @@ WITH asked AS MATERIALIZED (
     )) AS fence
     FROM ROWS FROM (
         unnest(@ids::uuid[]), unnest(@namespaces::text[]), unnest(@keys::text[]), unnest(@owners::text[]),
-        unnest(@session_ids::uuid[]),
-        unnest(@ttls::interval[])
+        unnest(@session_ids::uuid[]), unnest(@ttls::interval[])
     ) AS n (id, namespace, key, owner, session_id, ttl)
 )
 INSERT INTO streams (id, namespace, key, owner, opener, session_id, began, fence, ttl, opened_at, expires_at)

@@ -18,10 +18,8 @@ type Action struct {
 // ActionDefinition has the fields of an action that can be updated.
 type ActionDefinition struct {
 	Description string // at most 64 KiB
-	// DefinitionOfDone is a template (text/template) of at most 64 KiB, with the arguments as fields: "{{.branch}} is
-	// merged{{if .strict}}, without warnings{{end}}". Using the action renders it, to at most 1 MiB. It has only fields,
-	// if, range over a list argument (not nested), comparisons, and, or, not and len; a loop's items times its parts are
-	// at most 100,000.
+	// DefinitionOfDone is a text of at most 64 KiB, in which {{.branch}} stands for the value of the argument "branch": a
+	// string as it is, anything else as JSON. Using the action renders it, to at most 1 MiB.
 	DefinitionOfDone string
 	// The actors of each kind of work, at most MaxNameBytes; optional.
 	StrategyActor, ExecutionActor, ReviewActor, ApplyActor, EstimationActor, InvariantActor string

@@ -1,7 +1,6 @@
 package repo
 
 import (
-	"math"
 	"strconv"
 	"strings"
 )
@@ -11,16 +10,6 @@ type Cost int64
 
 // CostUnit is one unit of the currency: 3 * CostUnit is 3.00.
 const CostUnit Cost = 1_000_000_000
-
-// CostOf converts units, rounded to the nearest billionth, or InvalidError.
-func CostOf(units float64) (Cost, error) {
-	nanos := math.Round(units * float64(CostUnit))
-	// float64(MaxInt64) is 2^63, the first value too large.
-	if math.IsNaN(nanos) || nanos >= math.MaxInt64 || nanos < math.MinInt64 {
-		return 0, invalid("cost", "is not an amount between ±9,223,372,036 units")
-	}
-	return Cost(nanos), nil
-}
 
 // Units returns the amount in units, rounded to a float64.
 func (c Cost) Units() float64 { return float64(c) / float64(CostUnit) }

@@ -23,7 +23,11 @@ const KindSummary = "summary"
 // KindReasoning is of what the assistant thinks before it does something: see package window.
 const KindReasoning = "reasoning"
 
-// Message is one message of a session. It never changes once it is stored.
+// KindRedacted is of a message that Sessions.Redact has emptied, or an erasure, and of one that tells of that: its
+// metadata has the "sequences". Only the store makes them.
+const KindRedacted = "redacted"
+
+// Message is one message of a session. It never changes once it is stored, but for Sessions.Redact.
 type Message struct {
 	SessionID, ID ID
 	Sequence      int64 // the message's number in the session: the first has 0

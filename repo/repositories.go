@@ -64,6 +64,17 @@ type Sessions interface {
 	// afterwards, a little at a time. All conditions must hold. Errors: RefusedError of the kinds "hold" and "session";
 	// VersionConflictError.
 	Delete(ctx context.Context, id ID, conditions ...DeleteIf) (DeletedSession, error)
+	// Redact removes what the messages with these sequences say, on whatever branch, for ever: 1 to 1,000 at once. Their
+	// place, id, role, CallID and times stay, their Kind is KindRedacted, and their Content "erased". A call that has
+	// stored one is answered as before, and brings nothing back. The message of a fork and of the session that it is of
+	// is one, and goes from both, and from all other forks.
+	//
+	// The streams of the session, and of those whose messages these are, expire. Each of them that exists gets a message
+	// of KindRedacted, so that followers learn of it, and windows leave it out; followers of other forks do at their next
+	// read. The audit trail gets an entry with the Actor and the Reason of by, which is required; nothing else of by is
+	// set. Messages that are redacted already change nothing. Errors: NotFoundError of the first message that the session
+	// does not have; RefusedError of the kinds "hold" and, in a view, for a message of another namespace, "session".
+	Redact(ctx context.Context, id ID, sequences []int64, by Cause) error
 	// RemoveDeleted removes up to limit rows (zero: 1,000; at most 10,000) of what is left of deleted sessions, for those
 	// who do not wait until the store does. Without more, nothing is left, or others are at it.
 	RemoveDeleted(ctx context.Context, limit int) (removed int64, more bool, err error)

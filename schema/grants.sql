@@ -33,8 +33,8 @@ $do$;
 
 GRANT SELECT ON agentstore_migrations TO :"application", :"reader", :"audit";
 
--- Messages are never changed. They are deleted only with their session, by a cascade,
--- which runs as the owner of the tables.
+-- Messages are never changed, but redacted: a trigger leaves an update nothing else. They are deleted only with their
+-- session, by a cascade, which runs as the owner of the tables.
 GRANT SELECT, INSERT, UPDATE, DELETE ON sessions TO :"application";
 -- A session's sequence begins at 0, or a fork's where it was forked. Only an append advances it. A fence begins at 0,
 -- too.
@@ -42,12 +42,13 @@ REVOKE INSERT, UPDATE ON session_counters FROM :"application";
 GRANT SELECT ON session_counters TO :"application";
 GRANT INSERT (session_id, next_sequence, updated_at, fenced_only),
 UPDATE (next_sequence, updated_at, fence, fenced_only, follows) ON session_counters TO :"application";
-GRANT SELECT, INSERT ON messages TO :"application";
+GRANT SELECT, INSERT, UPDATE (content, kind, metadata, payload, tokens,
+    counter) ON messages TO :"application";
 -- A trigger changes and deletes it, with the owner's rights. An import gives what a deletion has left another id.
 GRANT SELECT, INSERT, UPDATE (session_id, parent_id) ON session_branches TO :"application";
 GRANT SELECT, INSERT ON session_usages TO :"application";
 -- Records of old turns are removed, which locks them.
-GRANT SELECT, INSERT, DELETE, UPDATE (created_at) ON session_turns TO :"application";
+GRANT SELECT, INSERT, DELETE, UPDATE (created_at, digest) ON session_turns TO :"application";
 -- A trigger moves it, with the owner's rights.
 GRANT SELECT, INSERT ON session_activity TO :"application";
 GRANT SELECT, INSERT ON session_ids TO :"application";
@@ -57,6 +58,7 @@ GRANT SELECT, UPDATE (batch) ON session_remains TO :"application";
 GRANT SELECT, INSERT, DELETE, UPDATE (created_at) ON session_holds TO :"application";
 GRANT SELECT, INSERT, UPDATE, DELETE ON state_scopes TO :"application";
 GRANT SELECT, INSERT, UPDATE, DELETE ON state_values TO :"application";
+GRANT SELECT, INSERT, DELETE ON file_chunks TO :"application";
 GRANT SELECT, INSERT, DELETE, UPDATE (owner, fence, acquired_at, expires_at) ON leases TO :"application";
 GRANT SELECT, INSERT, DELETE, UPDATE (owner, opener, fence, status, reason, ttl,
     expires_at) ON streams TO :"application";
@@ -118,6 +120,7 @@ GRANT SELECT ON session_remains TO :"reader";
 GRANT SELECT ON session_holds TO :"reader";
 GRANT SELECT ON state_scopes TO :"reader";
 GRANT SELECT ON state_values TO :"reader";
+GRANT SELECT ON file_chunks TO :"reader";
 GRANT SELECT ON leases TO :"reader";
 GRANT SELECT ON streams TO :"reader";
 GRANT SELECT ON stream_parts TO :"reader";

@@ -3,6 +3,7 @@ package window
 import (
 	"slices"
 
+	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -64,6 +65,8 @@ func isReasoning(m repo.Message) bool {
 	return m.Role == repo.RoleAssistant && m.Kind == repo.KindReasoning
 }
 
+func isAside(m repo.Message) bool { return m.Kind == repo.KindSummary || rules.IsRedaction(m) }
+
 // isLoose reports whether a group has results without a call, or more than one for a call, or reasoning that nothing
 // follows. An erased result names no call.
 func (o Options) isLoose(g group) bool {
@@ -86,7 +89,7 @@ func (o Options) continues(g group, before, m repo.Message) bool {
 // groups joins calls and their results, and the messages of a step. Messages with calls of which each follows the one
 // before made them together. The result of a call is the first one with its id, before another call has the same. It
 // follows the calls of its group, also if it was stored after other messages; results are in the order in which they
-// were stored. Summaries, which come at any time, are in no group.
+// were stored. Summaries, and what tells of redacted messages, come at any time, and are in no group.
 func (o Options) groups(messages []repo.Message) []group {
 	var groups []group
 	open := openCalls{}
@@ -98,7 +101,7 @@ func (o Options) groups(messages []repo.Message) []group {
 		if of, is := follows[direct]; is {
 			direct = of
 		}
-		if m.Kind == repo.KindSummary {
+		if isAside(m) {
 			follows[m.Sequence] = direct
 			continue
 		}

@@ -60,7 +60,7 @@ func (p *path) begin(ctx context.Context, m repo.Message) (begin, at int64, err 
 		switch {
 		case err != nil || begin == none && before.ID != m.ID:
 			return none, none, err
-		case before.Kind == repo.KindSummary:
+		case isAside(before):
 			continue
 		case begin == none:
 			if begin = at; !found {

@@ -316,13 +316,20 @@ func (r *Reader) readNext() (message repo.Message, err error) {
 		ID: m.ID, Role: m.Role, Content: m.Content, Metadata: metadata, Payload: m.Payload,
 		Kind: m.Kind, CallID: m.CallID, OccurredAt: m.OccurredAt.Time, Tokens: m.Tokens, Counter: m.Counter,
 	}
+	if m.Kind == repo.KindRedacted { // which no other message may have
+		r.batch[0].Kind = ""
+	}
 	normal, _, err := rules.NormalizeMessages(r.batch[:])
 	if err != nil {
 		return message, r.refused(place, err)
 	}
 	r.count, r.next = r.count+1, m.Sequence+1
 	message = rules.StoredMessage(normal[0], r.session.ID, m.Sequence, m.CreatedAt.Time)
-	message.Follows = follows
+	message.Follows, message.Kind = follows, m.Kind
+	if bare := rules.Redacted(message); m.Kind == repo.KindRedacted && !rules.IsRedaction(message) &&
+		(m.Content != bare.Content || m.Payload != nil || m.Tokens != 0) {
+		return message, r.fault(place, "kind", "is that of redacted messages, but there is more of it", nil)
+	}
 	return message, nil
 }
 

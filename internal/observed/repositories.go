@@ -360,6 +360,12 @@ func (r sessions) Read(ctx context.Context, a1 repo.ReadSessions) (repo.Snapshot
 	})
 }
 
+func (r sessions) Redact(ctx context.Context, a1 repo.ID, a2 []int64, a3 repo.Cause) error {
+	return do0(ctx, r.op("redact", a1), func(ctx context.Context) error {
+		return r.below.Redact(ctx, a1, a2, a3)
+	})
+}
+
 func (r sessions) RemoveDeleted(ctx context.Context, a1 int) (int64, bool, error) {
 	return do2(ctx, r.op("remove_deleted", none), func(ctx context.Context) (int64, bool, error) {
 		return r.below.RemoveDeleted(ctx, a1)

@@ -67,7 +67,8 @@ func NormalizeDefinition(d repo.ActionDefinition) (repo.ActionDefinition, error)
 	d.Tags, d.Invariants = orEmpty(d.Tags), orEmpty(d.Invariants)
 	d.MaxAttempts = max(d.MaxAttempts, 1)
 	d.MaxAge, d.Keep = d.MaxAge.Truncate(time.Microsecond), d.Keep.Truncate(time.Microsecond)
-	return d, checkTemplate(d)
+	_, err = Render(d, nil)
+	return d, err
 }
 
 // checkDelay checks how long something is put off.
@@ -127,14 +128,15 @@ func normalizeArguments(arguments *[]repo.Argument) error {
 	})
 }
 
-// argumentName matches names that a template can use for a field, of any length.
+// argumentName matches names of any length.
 var argumentName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func checkArgument(a repo.Argument) error {
+	_, known := zeros[a.Type]
 	err := cmp.Or(
 		invalidIf(len(a.Name) > 100 || !argumentName.MatchString(a.Name), "name",
 			"is not a letter or underscore and up to 99 letters, digits and underscores"),
-		invalidIf(zeros[a.Type] == nil, "type", "is not string, integer, float, boolean or list"),
+		invalidIf(!known, "type", "is not string, integer, float, boolean or list"),
 		checkText("description", a.Description, limits.MaxTextBytes),
 		checkBound("min", a.Type, a.Min),
 		checkBound("max", a.Type, a.Max),

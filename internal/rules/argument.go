@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,65 +23,48 @@ type argument repo.Argument
 // checkValue checks a value of an argument. Errors: InvalidError of the field
 // "arguments.NAME".
 func checkValue(a repo.Argument, value json.RawMessage) error {
-	_, err := (*argument)(&a).read(value)
-	return err
+	fault := (*argument)(&a).fault(value)
+	return invalidIf(fault != "", "arguments."+a.Name, "%s", fault)
 }
 
-// read checks a value and converts it for templates: to a string, int64, float64,
-// bool or []any.
-func (a *argument) read(raw json.RawMessage) (any, error) {
-	value, fault := a.parse(raw)
-	if fault != "" {
-		return nil, invalid("arguments."+a.Name, "%s", fault)
-	}
-	return value, nil
-}
-
-// parse is like read, but returns a phrase that says what is wrong with the value.
-func (a *argument) parse(raw json.RawMessage) (value any, fault string) {
+// fault returns a phrase that says what is wrong with a value, or nothing.
+func (a *argument) fault(raw json.RawMessage) string {
 	if len(raw) > repo.MaxMetadataBytes {
-		return nil, fmt.Sprintf("has %d bytes, more than %d", len(raw), repo.MaxMetadataBytes)
+		return fmt.Sprintf("has %d bytes, more than %d", len(raw), repo.MaxMetadataBytes)
 	}
 	if err := jsonvalue.Check(raw, limits.MaxJSONDepth); err != nil {
-		return nil, err.Error()
+		return err.Error()
 	}
 	switch a.Type {
 	case repo.ArgumentString:
 		s, ok := decode[string](raw)
 		if !ok {
-			return nil, "is not a string"
+			return "is not a string"
 		}
-		if fault := a.bounds(whole(int64(utf8.RuneCountInString(s))), "has a length that is"); fault != "" {
-			return nil, fault
-		}
-		return s, a.matches(s)
+		return cmp.Or(a.bounds(whole(utf8.RuneCountInString(s)), "has a length that is"), a.matches(s))
 	case repo.ArgumentInteger:
 		n, err := strconv.ParseInt(string(bytes.TrimSpace(raw)), 10, 64)
 		if err != nil {
-			return nil, "is not an integer of 64 bits"
+			return "is not an integer of 64 bits"
 		}
-		return n, a.bounds(whole(n), "is")
+		return a.bounds(whole(n), "is")
 	case repo.ArgumentFloat:
 		f, ok := decode[float64](raw)
 		if !ok {
-			return nil, "is not a number that a float64 can represent"
+			return "is not a number that a float64 can represent"
 		}
-		return f, a.bounds(big.NewFloat(f), "is")
+		return a.bounds(big.NewFloat(f), "is")
 	case repo.ArgumentBoolean:
-		b, ok := decode[bool](raw)
-		if !ok {
-			return nil, "is not a boolean"
+		if _, ok := decode[bool](raw); !ok {
+			return "is not a boolean"
 		}
-		return b, ""
+		return ""
 	default:
-		// A list may contain numbers of any size, so they are kept as written.
-		decoder := json.NewDecoder(bytes.NewReader(raw))
-		decoder.UseNumber()
-		var list []any
-		if err := decoder.Decode(&list); err != nil || list == nil {
-			return nil, "is not a list"
+		list, ok := decode[[]json.RawMessage](raw)
+		if !ok {
+			return "is not a list"
 		}
-		return list, a.bounds(whole(int64(len(list))), "has a length that is")
+		return a.bounds(whole(len(list)), "has a length that is")
 	}
 }
 
@@ -107,7 +91,7 @@ func decode[V any](raw json.RawMessage) (value V, ok bool) {
 	return *decoded, true
 }
 
-func whole(n int64) *big.Float { return new(big.Float).SetInt64(n) }
+func whole[N int | int64](n N) *big.Float { return new(big.Float).SetInt64(int64(n)) }
 
 // bounds compares exactly: a float64 cannot represent each integer above 2^53.
 func (a *argument) bounds(value *big.Float, what string) (fault string) {

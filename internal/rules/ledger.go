@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/repo"
@@ -9,6 +10,9 @@ import (
 
 // What is decided about a turn, by both stores, over rows that the store has locked and read: Again first, and then
 // Add.
+
+// RedactedDigest is that of a turn with a message that is redacted: by the true one what it said could be guessed.
+var RedactedDigest [sha256.Size]byte
 
 // Again reports whether a turn is stored already: under its key, with a digest (nil: nothing is), or, if it has none,
 // by the id of a message, which is known. Then what is stored is the answer. Errors: ExistsError, if the key has
@@ -19,7 +23,7 @@ func (t *Turn) Again(digest []byte, known bool) (bool, error) {
 		return known, nil
 	case digest == nil:
 		return false, nil
-	case !t.Existing && !bytes.Equal(digest, t.Digest[:]):
+	case !t.Existing && !bytes.Equal(digest, t.Digest[:]) && !bytes.Equal(digest, RedactedDigest[:]):
 		return true, &repo.ExistsError{Kind: "turn", SessionID: t.SessionID, Name: t.ID}
 	}
 	return true, nil

@@ -68,6 +68,7 @@ func normalizeMessage(m *repo.NewMessage) error {
 		normalizeObject("metadata", &m.Metadata),
 		invalidIf(isBlank(m), "content", "is empty"),
 		checkNames(name{"kind", m.Kind}),
+		invalidIf(m.Kind == repo.KindRedacted, "kind", "is that of redacted messages"),
 		checkText("call_id", m.CallID, limits.MaxUserIDBytes),
 		invalidIf(m.Tokens < 0 || m.Tokens > math.MaxInt32, "tokens", "is negative, or above 2^31-1"),
 		checkNames(name{"counter", m.Counter}),
@@ -119,9 +120,13 @@ func CheckCallID(callID string) error {
 
 // MessageConflict returns an error that says how the stored message differs from the one that appending the normalized
 // m would store, or nil. It does not compare the tokens: a caller that appends a message again may count otherwise.
+// Of what is redacted it knows only the role.
 func MessageConflict(m repo.NewMessage, stored repo.Message) error {
-	return conflict(repo.ExistsError{Kind: "message", SessionID: stored.SessionID, ID: m.ID},
-		difference{"role", m.Role != stored.Role},
+	exists, role := repo.ExistsError{Kind: "message", SessionID: stored.SessionID, ID: m.ID}, m.Role != stored.Role
+	if stored.Kind == repo.KindRedacted {
+		return conflict(exists, difference{"role", role})
+	}
+	return conflict(exists, difference{"role", role},
 		difference{"content", m.Content != stored.Content},
 		difference{"metadata", !jsonvalue.Equal(m.Metadata, stored.Metadata)},
 		difference{"payload", (m.Payload == nil) != (stored.Payload == nil) || !bytes.Equal(m.Payload, stored.Payload)},
@@ -149,19 +154,8 @@ func AppendConflict(sessionID repo.ID, messages []repo.NewMessage, stored []repo
 // StoredMessage returns the message that the normalized m becomes.
 func StoredMessage(m repo.NewMessage, sessionID repo.ID, sequence int64, createdAt time.Time) repo.Message {
 	return repo.Message{
-		SessionID:  sessionID,
-		ID:         m.ID,
-		Sequence:   sequence,
-		Follows:    sequence - 1,
-		Role:       m.Role,
-		Content:    m.Content,
-		Metadata:   m.Metadata,
-		Payload:    m.Payload,
-		Kind:       m.Kind,
-		CallID:     m.CallID,
-		Tokens:     m.Tokens,
-		Counter:    m.Counter,
-		OccurredAt: m.OccurredAt,
-		CreatedAt:  createdAt,
+		SessionID: sessionID, ID: m.ID, Sequence: sequence, Follows: sequence - 1, Role: m.Role, Content: m.Content,
+		Metadata: m.Metadata, Payload: m.Payload, Kind: m.Kind, CallID: m.CallID, Tokens: m.Tokens, Counter: m.Counter,
+		OccurredAt: m.OccurredAt, CreatedAt: createdAt,
 	}
 }

@@ -95,28 +95,12 @@ func NewPlan(ctx context.Context, id repo.ID, u repo.UseAction, action repo.Acti
 		return repo.Plan{}, &repo.RefusedError{Kind: "action", Name: action.Name.String(), Reason: "is archived"}
 	}
 	plan := repo.Plan{
-		ID:                      id,
-		SessionID:               u.SessionID,
-		Key:                     u.Key,
-		Name:                    u.Name,
-		Namespace:               u.Namespace,
-		Action:                  action.Name,
-		ParentID:                u.ParentID,
-		RootID:                  id,
-		Attempt:                 u.Attempt,
-		MaxAttempts:             action.MaxAttempts,
-		Priority:                u.Priority,
-		NotBefore:               u.NotBefore,
-		Keep:                    action.Keep,
-		Description:             u.Description,
-		Phases:                  action.Phases,
-		Stage:                   repo.Stage{Phase: phasesOf(action.Phases)[0], State: repo.PlanQueued},
-		Projects:                u.Projects,
-		AutomationProfile:       u.AutomationProfile,
-		AutomationProfileSource: u.AutomationProfileSource,
-		AutomationSnapshot:      u.AutomationSnapshot,
-		Trace:                   u.Trace,
-		Version:                 1,
+		ID: id, SessionID: u.SessionID, Key: u.Key, Name: u.Name, Namespace: u.Namespace, Action: action.Name,
+		ParentID: u.ParentID, RootID: id, Attempt: u.Attempt, MaxAttempts: action.MaxAttempts, Priority: u.Priority,
+		NotBefore: u.NotBefore, Keep: action.Keep, Description: u.Description, Phases: action.Phases,
+		Stage: repo.Stage{Phase: phasesOf(action.Phases)[0], State: repo.PlanQueued}, Projects: u.Projects,
+		AutomationProfile: u.AutomationProfile, AutomationProfileSource: u.AutomationProfileSource,
+		AutomationSnapshot: u.AutomationSnapshot, Trace: u.Trace, Version: 1,
 	}
 	if plan.Namespace == "" && u.ParentID.IsZero() {
 		plan.Namespace = action.Name.Namespace

@@ -28,7 +28,13 @@ func (r remover) Forget(ctx context.Context, person removal.Person) (removal.For
 			if t.heldMessages(id) {
 				return f.Forgotten, rules.HeldMessages(id)
 			}
-			f.Texts += t.forgetMessages(id)
+			isKept := t.kept(id) > 0
+			f.Texts += t.replaceMessages(id, func(m *repo.Message) bool {
+				return isKept && (m.Kind != repo.KindRedacted || m.CallID != "" || rules.IsRedaction(*m))
+			}, func(m repo.Message) repo.Message {
+				m.CallID = ""
+				return rules.Redacted(m)
+			})
 		}
 		for _, name := range person.Names {
 			f.forgetPlans(name)
@@ -196,43 +202,4 @@ func (f *forgetter) forgetPlan(r *planRow, name string) {
 			[]repo.PlanInvariant{}
 	}
 	f.putPlan(changed)
-}
-
-func isErased(m *repo.Message) bool {
-	return m.Content == "erased" && string(m.Metadata) == "{}" && m.Payload == nil && m.Kind+m.CallID+m.Counter == "" &&
-		m.Tokens == 0
-}
-
-// forgetMessages replaces those messages of a session that its forks have, and returns their number.
-func (t *tables) forgetMessages(id repo.ID) int64 {
-	erased := map[*repo.Message]*repo.Message{}
-	for forkID, fork := range t.sessions.all() {
-		if !fork.hasOf(id) {
-			continue
-		}
-		fork = t.editSession(forkID)
-		fork.inherited = slices.Clone(fork.inherited)
-		for i, m := range fork.inherited {
-			if m.SessionID != id || isErased(m) {
-				continue
-			}
-			if erased[m] == nil {
-				erased[m] = &repo.Message{
-					SessionID: m.SessionID, ID: m.ID, Sequence: m.Sequence, Role: m.Role, Content: "erased",
-					Metadata: json.RawMessage(`{}`), OccurredAt: m.OccurredAt,
-					CreatedAt: m.CreatedAt, Follows: m.Follows,
-				}
-			}
-			fork.inherited[i] = erased[m]
-		}
-	}
-	if parent := t.editSession(id); parent != nil {
-		parent.messages = slices.Clone(parent.messages)
-		for i, m := range parent.messages {
-			if erased[m] != nil {
-				parent.messages[i] = erased[m]
-			}
-		}
-	}
-	return int64(len(erased))
 }

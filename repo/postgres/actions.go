@@ -31,12 +31,8 @@ func (a *actions) Create(ctx context.Context, given repo.NewAction) (repo.Action
 		return repo.Action{}, err
 	}
 	return repo.Action{
-		Name:             name,
-		Version:          1,
-		ActionDefinition: definition,
-		CreatedBy:        given.CreatedBy,
-		CreatedAt:        created.CreatedAt.UTC(),
-		UpdatedAt:        created.UpdatedAt.UTC(),
+		Name: name, Version: 1, ActionDefinition: definition, CreatedBy: given.CreatedBy,
+		CreatedAt: created.CreatedAt.UTC(), UpdatedAt: created.UpdatedAt.UTC(),
 	}, nil
 }
 
@@ -63,12 +59,9 @@ func (a *actions) List(ctx context.Context, filter repo.ActionFilter, page repo.
 	list, err := rules.ActionList(filter, page)
 	return listed(a.exec.read, list, err, func(by way) ([]db.Action, error) {
 		return run(ctx, by, queries.ActionList, db.ActionListParams{
-			Server:    list.Filter.Server,
-			Namespace: list.Filter.Namespace,
-			AfterName: list.After,
-			State:     stateOf(list.Filter),
-			Tag:       list.Filter.Tag,
-			MaxRows:   int32(list.Limit + 1), // one extra row tells whether there is a next page
+			Server: list.Filter.Server, Namespace: list.Filter.Namespace, AfterName: list.After,
+			State: stateOf(list.Filter), Tag: list.Filter.Tag,
+			MaxRows: int32(list.Limit + 1), // one extra row tells whether there is a next page
 		})
 	}, convert.Action)
 }
@@ -148,36 +141,20 @@ func (a *actions) Delete(ctx context.Context, name string) error {
 // stands for no default, and NaN for no bound: neither is a valid value.
 func actionParams(name repo.ActionName, definition repo.ActionDefinition, createdBy string) db.ActionCreateParams {
 	params := db.ActionCreateParams{
-		Name:                 name.String(),
-		Server:               name.Server,
-		Namespace:            name.Namespace,
-		Description:          definition.Description,
-		DefinitionOfDone:     definition.DefinitionOfDone,
-		StrategyActor:        convert.Nullable(definition.StrategyActor),
-		ExecutionActor:       convert.Nullable(definition.ExecutionActor),
-		ReviewActor:          convert.Nullable(definition.ReviewActor),
-		ApplyActor:           convert.Nullable(definition.ApplyActor),
-		EstimationActor:      convert.Nullable(definition.EstimationActor),
-		InvariantActor:       convert.Nullable(definition.InvariantActor),
-		AutomationProfile:    convert.Nullable(definition.AutomationProfile),
-		Reusable:             definition.Reusable,
-		ReadOnly:             definition.ReadOnly,
-		InputsSchema:         string(definition.InputsSchema),
-		Tags:                 definition.Tags,
-		CreatedBy:            convert.Nullable(createdBy),
-		ArgumentNames:        []string{},
-		ArgumentTypes:        []string{},
-		ArgumentRequireds:    []bool{},
-		ArgumentDescriptions: []string{},
-		ArgumentDefaults:     []string{},
-		ArgumentMins:         []float64{},
-		ArgumentMaxs:         []float64{},
-		ArgumentPatterns:     []string{},
-		Invariants:           definition.Invariants,
-		MaxAttempts:          int32(definition.MaxAttempts),
-		MaxAgeMicros:         definition.MaxAge.Microseconds(),
-		KeepMicros:           definition.Keep.Microseconds(),
-		Phases:               convert.Phases(definition.Phases),
+		Name: name.String(), Server: name.Server, Namespace: name.Namespace, Description: definition.Description,
+		DefinitionOfDone: definition.DefinitionOfDone, StrategyActor: convert.Nullable(definition.StrategyActor),
+		ExecutionActor: convert.Nullable(definition.ExecutionActor),
+		ReviewActor:    convert.Nullable(definition.ReviewActor), ApplyActor: convert.Nullable(definition.ApplyActor),
+		EstimationActor:   convert.Nullable(definition.EstimationActor),
+		InvariantActor:    convert.Nullable(definition.InvariantActor),
+		AutomationProfile: convert.Nullable(definition.AutomationProfile), Reusable: definition.Reusable,
+		ReadOnly: definition.ReadOnly, InputsSchema: string(definition.InputsSchema), Tags: definition.Tags,
+		CreatedBy: convert.Nullable(createdBy), ArgumentNames: []string{}, ArgumentTypes: []string{},
+		ArgumentRequireds: []bool{}, ArgumentDescriptions: []string{}, ArgumentDefaults: []string{},
+		ArgumentMins: []float64{}, ArgumentMaxs: []float64{}, ArgumentPatterns: []string{},
+		Invariants: definition.Invariants, MaxAttempts: int32(definition.MaxAttempts),
+		MaxAgeMicros: definition.MaxAge.Microseconds(), KeepMicros: definition.Keep.Microseconds(),
+		Phases: convert.Phases(definition.Phases),
 	}
 	for _, argument := range definition.Arguments {
 		params.ArgumentNames = append(params.ArgumentNames, argument.Name)

@@ -106,6 +106,14 @@ func followError(ctx context.Context, sessionID repo.ID, err error) error {
 	return conn.Translate(ctx, err, conn.Reading)
 }
 
+// tailBytes is messageBytes for what is kept for followers: of what came before a redaction nothing is.
+func tailBytes(m repo.Message) int {
+	if rules.IsRedaction(m) {
+		return 1 << 20 // more than a tail has
+	}
+	return messageBytes(m)
+}
+
 // messageBytes is the memory that a message takes, more or less.
 func messageBytes(m repo.Message) int {
 	return len(m.Content) + len(m.Metadata) + len(m.Payload) + len(m.Kind) + len(m.CallID)

@@ -74,7 +74,7 @@ type waiters interface {
 func newLive(conns conn.Conns) *live {
 	l := &live{conns: conns}
 	l.listener = follow.NewListener(follow.ListenerConfig{Connect: l.connect, Connected: l.connected, Heard: l.heard})
-	l.messages = newHub(l, l.readMessages, l.moved, messageBytes)
+	l.messages = newHub(l, l.readMessages, l.moved, tailBytes)
 	l.parts = newHub(l, l.readParts, l.movedStreams, func(p repo.StreamPart) int { return len(p.Data) })
 	l.streams = newWaiters(l, l.otherStreams, false)
 	l.claims = newWaiters(l, l.claimable, false)

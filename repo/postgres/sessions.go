@@ -96,17 +96,10 @@ func ifDeletedMeanwhile(err error) error {
 
 func (s *sessions) createParams(given repo.NewSession, chosen bool) db.SessionCreateParams {
 	return db.SessionCreateParams{
-		ID:                convert.UUID(given.ID),
-		Namespace:         given.Namespace,
-		Key:               convert.Nullable(given.Key),
-		Owner:             convert.Nullable(given.Owner),
-		Actor:             convert.Nullable(given.Actor),
-		AutomationProfile: convert.Nullable(given.AutomationProfile),
-		Metadata:          string(given.Metadata),
-		BudgetNanos:       (*int64)(given.Budget),
-		Chosen:            chosen,
-		FencedOnly:        given.FencedOnly,
-		Audited:           s.audited,
+		ID: convert.UUID(given.ID), Namespace: given.Namespace, Key: convert.Nullable(given.Key),
+		Owner: convert.Nullable(given.Owner), Actor: convert.Nullable(given.Actor),
+		AutomationProfile: convert.Nullable(given.AutomationProfile), Metadata: string(given.Metadata),
+		BudgetNanos: (*int64)(given.Budget), Chosen: chosen, FencedOnly: given.FencedOnly, Audited: s.audited,
 	}
 }
 
@@ -171,16 +164,11 @@ func (s *sessions) Update(ctx context.Context, id repo.ID, update repo.SessionUp
 		return repo.Session{}, err
 	}
 	row, err := s.update(ctx, update, db.SessionUpdateParams{
-		ID:                   convert.UUID(id),
-		SetActor:             update.Actor != nil,
-		Actor:                convert.Optional(update.Actor),
+		ID: convert.UUID(id), SetActor: update.Actor != nil, Actor: convert.Optional(update.Actor),
 		SetAutomationProfile: update.AutomationProfile != nil,
-		AutomationProfile:    convert.Optional(update.AutomationProfile),
-		Metadata:             convert.JSONText(update.Metadata),
-		SetBudget:            update.Budget != nil || update.RemoveBudget,
-		BudgetNanos:          (*int64)(update.Budget),
-		IfVersion:            update.IfVersion,
-		FencedOnly:           update.FencedOnly,
+		AutomationProfile:    convert.Optional(update.AutomationProfile), Metadata: convert.JSONText(update.Metadata),
+		SetBudget: update.Budget != nil || update.RemoveBudget, BudgetNanos: (*int64)(update.Budget),
+		IfVersion: update.IfVersion, FencedOnly: update.FencedOnly,
 	})
 	if err != nil {
 		return repo.Session{}, s.orMissing(err, id)

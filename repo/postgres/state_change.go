@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 
-	"github.com/seed-df90f812/agentstore/db"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
@@ -20,9 +19,11 @@ func (s *state) Change(ctx context.Context, changes []repo.StateChange,
 		return nil, err
 	}
 	checked.InView(s.view)
-	made, err := ask(ctx, s.exec.write, func(q db.DBTX) ([]repo.ScopeVersion, error) {
-		return write.ChangeState(ctx, q, checked)
-	})
+	turn := write.NewTurn(&rules.Turn{State: checked})
+	if err := s.exec.append(ctx, turn); err != nil {
+		return nil, s.exec.noted(rules.ErrorOutOfView(err))
+	}
+	made := turn.Outcome.Made.Scopes
 	rules.ScopesOutOfView(made)
-	return made, s.exec.noted(rules.ErrorOutOfView(err))
+	return made, nil
 }

@@ -65,6 +65,9 @@ var sessionCalls = []call{
 	{name: "Sessions.Fork/in the view", only: views, args: func(f *fixture) args {
 		return args{f.session(), 0, repo.NewSession{}}
 	}},
+	{name: "Sessions.Redact", trips: 8, args: func(f *fixture) args {
+		return args{f.session(), []int64{f.message().Sequence}, repo.Cause{Actor: "x", Reason: secret}}
+	}},
 	{name: "Sessions.Delete", trips: 4, args: func(f *fixture) args {
 		return args{f.sessions(), []repo.DeleteIf{{Version: 1}}}
 	}},
@@ -162,7 +165,7 @@ var stateCalls = []call{
 	{name: "State.Read/shared", reads: true, args: func(f *fixture) args { return args{[]repo.Scope{f.shared()}} }},
 	{name: "State.List", reads: true, args: func(f *fixture) args { return args{f.own(), "", repo.Page{}} }},
 	{name: "State.List/shared", reads: true, args: func(f *fixture) args { return args{f.shared(), "", repo.Page{}} }},
-	{name: "State.Change", trips: 2, args: func(f *fixture) args {
+	{name: "State.Change", trips: 3, inTx: 2, args: func(f *fixture) args {
 		scope := repo.Scope{SessionID: f.session()}
 		return args{fullChanges(scope), []repo.ScopeVersion{{Scope: scope}}}
 	}},

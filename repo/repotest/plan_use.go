@@ -203,7 +203,7 @@ func testUseEveryField(t *testing.T, r repo.Repositories) {
 	}
 	want.AutomationProfile, want.AutomationProfileSource, want.AutomationSnapshot = "careful", "project", use.AutomationSnapshot
 	want.Trace = use.Trace
-	want.DefinitionOfDone = "main is reviewed, twice: x 1.0"
+	want.DefinitionOfDone = `main is reviewed, to 7, true: ["x",1.0]`
 	wantPlan(t, plan, want)
 	wantPlan(t, getPlan(t, r, plan.ID), want)
 	if events := history(t, r, plan.ID); len(events) != 1 || events[0].Actor != "tester" {

@@ -172,6 +172,21 @@ CREATE TABLE messages (
         follows, tokens, counter))
 );
 
+-- Whatever an update of a message says, it redacts it: its place, id and role stay, and its call unless that goes, too.
+CREATE FUNCTION messages_redact() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    OLD.content := 'erased';
+    OLD.kind := 'redacted';
+    OLD.metadata := '{}';
+    OLD.payload := NULL;
+    OLD.tokens := NULL;
+    OLD.counter := NULL;
+    IF NEW.call_id IS NULL THEN OLD.call_id := NULL; END IF;
+    RETURN OLD;
+END
+$$;
+CREATE TRIGGER messages_redact BEFORE UPDATE ON messages FOR EACH ROW EXECUTE FUNCTION messages_redact();
+
 -- The messages of a call. Few messages have one.
 CREATE INDEX messages_session_id_call_id_sequence_idx ON messages (session_id, call_id, sequence)
     WHERE call_id IS NOT NULL;
@@ -597,5 +612,5 @@ session_counters, session_ids, sessions;
 DROP FUNCTION session_activity_move, session_counters_delete, rows_left_out, session_prune, session_leave,
 session_remove, session_needed,
     session_remains_remove, session_remains_end, session_held, session_since, session_tail, session_path,
-    messages_valid, sessions_valid;
+    messages_valid, messages_redact, sessions_valid;
 -- +goose StatementEnd

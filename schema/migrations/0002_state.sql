@@ -72,20 +72,36 @@ CREATE TABLE state_values (
     CONSTRAINT state_values_scope_id_fkey FOREIGN KEY (scope_id) REFERENCES state_scopes (id) ON DELETE CASCADE,
     CONSTRAINT state_values_check CHECK (state_values_valid(key, value, version))
 ) WITH (fillfactor = 70);
+
+-- Keeps the bytes of files. A row has as many as are kept in its page,
+-- uncompressed, since most are compressed already: elsewhere they would be four rows and an entry of an index each.
+CREATE TABLE file_chunks (
+    namespace text    NOT NULL,
+    blob      text    COLLATE "C" NOT NULL,
+    position  integer NOT NULL,
+    data      bytea   NOT NULL,
+    CONSTRAINT file_chunks_pkey PRIMARY KEY (namespace, blob, position),
+    CONSTRAINT file_chunks_data_check CHECK (octet_length(data) <= 7900)
+) WITH (toast_tuple_target = 8160);
+ALTER TABLE file_chunks ALTER data SET STORAGE EXTERNAL;
 -- +goose StatementEnd
 
 -- +goose Down
 -- +goose StatementBegin
 -- Writers are kept out first: what was seen empty stays empty until the drop.
-LOCK TABLE state_scopes, state_values IN ACCESS EXCLUSIVE MODE;
+LOCK TABLE file_chunks, state_scopes, state_values IN ACCESS EXCLUSIVE MODE;
 DO $$
 BEGIN
     IF coalesce(current_setting('agentstore.allow_data_loss', true), '') <> 'on'
         AND EXISTS (SELECT FROM state_scopes) THEN
         RAISE EXCEPTION 'table state_scopes still holds rows' USING ERRCODE = 'ZAS01';
     END IF;
+    IF coalesce(current_setting('agentstore.allow_data_loss', true), '') <> 'on'
+        AND EXISTS (SELECT FROM file_chunks) THEN
+        RAISE EXCEPTION 'table file_chunks still holds rows' USING ERRCODE = 'ZAS01';
+    END IF;
 END
 $$;
-DROP TABLE state_values, state_scopes;
+DROP TABLE file_chunks, state_values, state_scopes;
 DROP FUNCTION state_values_valid, state_scopes_valid;
 -- +goose StatementEnd

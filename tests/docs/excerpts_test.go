@@ -18,6 +18,7 @@ func TestExcerpts(t *testing.T) {
 		atLeast int
 	}{
 		"approvals.md": {[]string{"approval/example_test.go"}, 2},
+		"directory.md": {[]string{"directory/example_test.go"}, 2},
 		"inspect.md":   {[]string{"inspect/example_test.go"}, 1},
 		"live.md":      {[]string{"example_stream_test.go", "live/example_test.go"}, 3},
 		"recipes.md":   {[]string{"example_recipes_test.go"}, 7},

@@ -63,10 +63,28 @@ func (g granted) testNoRoleChangesTheSchema(t *testing.T) {
 	}
 }
 
-// Guarantee: Servers and roles: The application role changes no message and no audit entry.
+// Guarantee: Servers and roles: The application role redacts messages, and changes nothing else of them.
 func (g granted) testApplicationDoesNotChangeMessages(t *testing.T) {
+	store := pgtest.OpenStore(t, g.application, agentstore.Options{})
+	session, err := store.Sessions().Create(t.Context(), repo.NewSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Sessions().Append(t.Context(), session.ID, repo.NewMessage{Role: repo.RoleUser, CallID: "c", Content: "said"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Pool().Exec(t.Context(), "UPDATE messages SET content = 'forged', kind = 'forged', metadata = '[1]'"); err != nil {
+		t.Fatal(err)
+	}
+	messages, err := store.Sessions().LastMessages(t.Context(), session.ID, 1)
+	if err != nil || messages[0].Content != "erased" || messages[0].Kind != repo.KindRedacted || messages[0].CallID != "c" || string(messages[0].Metadata) != "{}" {
+		t.Errorf("an update has left %+v, %v", messages, err)
+	}
 	denied(t, g.application,
-		"UPDATE messages SET content = 'x'",
+		"UPDATE messages SET role = 'system'",
+		"UPDATE messages SET id = id",
+		"UPDATE messages SET sequence = 7",
+		"UPDATE messages SET call_id = NULL",
 		"DELETE FROM messages",
 		"DELETE FROM session_counters",
 		"DELETE FROM session_ids",

@@ -86,6 +86,7 @@ INSERT INTO streams (id, key, owner, opener, began, fence, status, ttl, expires_
 SELECT gen_random_uuid(), 'key/' || n / 2, 'owner/' || n, gen_random_uuid(), n, n, CASE n % 2 WHEN 0 THEN 'finished' ELSE 'open' END, '1 minute',
     now() + interval '1 second' * (n - 100) FROM generate_series(1, 5000) n;
 INSERT INTO stream_parts (stream_id, sequence, data) SELECT s.id, n, 'part' FROM streams s, generate_series(0, 19) n;
+INSERT INTO file_chunks (namespace, blob, position, data) SELECT 'local', 'blob/' || b, n, 'part' FROM generate_series(1, 1000) b, generate_series(0, 19) n;
 INSERT INTO session_usages (session_id, id, input_tokens, output_tokens, cost_nanos)
 SELECT s.id, gen_random_uuid(), 1, 1, 1 FROM sessions s, generate_series(0, 3) n;
 INSERT INTO session_turns (session_id, id, digest, first_sequence, message_count)

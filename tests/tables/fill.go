@@ -2,12 +2,14 @@ package tables
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/files/filespg"
 	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
@@ -31,6 +33,9 @@ func Fill(t testing.TB, store *agentstore.Store) {
 	check(t, err)
 	_, err = store.Streams().Append(t.Context(), stream, []byte("a"), []byte("b"))
 	check(t, err)
+	blobs, err := filespg.New(store.Pool())
+	check(t, err)
+	check(t, blobs.Put(t.Context(), "filled/blob", strings.NewReader("filled")))
 	fillAudit(t, store, session)
 	for _, name := range Names(t, store.Pool()) {
 		if name == Emptied {

@@ -84,6 +84,7 @@ var planRules = map[string]string{
 	"leases_owner_check":                    "owner = repeat('é', 513)",
 	"leases_fence_check":                    "fence = -1",
 	"leases_namespace_check":                "namespace = ''",
+	"file_chunks_data_check":                "data = convert_to(repeat('x', 7901), 'UTF8')",
 	"streams_namespace_check":               "namespace = ''",
 	"streams_namespace_key_began_key":       "id = gen_random_uuid(), status = 'finished'",
 	"streams_session_id_fkey":               "id = gen_random_uuid(), began = began + 1, fence = fence + 1, status = 'finished', session_id = gen_random_uuid()",

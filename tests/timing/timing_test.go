@@ -135,7 +135,7 @@ func testFiles(t *testing.T) []string {
 }
 
 func onlyForTests(path string) bool {
-	return slices.ContainsFunc([]string{"repo/repotest/", "window/windowtest/", "effect/effecttest/", "budget/budgettest/", "approval/approvaltest/", "tests/", "internal/await/"}, func(dir string) bool {
+	return slices.ContainsFunc([]string{"repo/repotest/", "window/windowtest/", "effect/effecttest/", "budget/budgettest/", "files/filestest/", "approval/approvaltest/", "tests/", "internal/await/"}, func(dir string) bool {
 		return strings.HasPrefix(path, dir)
 	})
 }

@@ -30,13 +30,16 @@ import (
 	mcpstore "github.com/seed-df90f812/agentstore/adapters/mcp"
 	"github.com/seed-df90f812/agentstore/approval"
 	"github.com/seed-df90f812/agentstore/budget"
+	"github.com/seed-df90f812/agentstore/directory"
 	"github.com/seed-df90f812/agentstore/effect"
 	"github.com/seed-df90f812/agentstore/erase"
+	"github.com/seed-df90f812/agentstore/files"
 	"github.com/seed-df90f812/agentstore/inspect"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/adapter"
 	"github.com/seed-df90f812/agentstore/retention"
+	"github.com/seed-df90f812/agentstore/share"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 	"github.com/seed-df90f812/agentstore/usage"
 	"github.com/seed-df90f812/agentstore/window"
@@ -55,8 +58,11 @@ type world struct {
 	id     repo.ID // of her session
 	stream repo.Stream
 	key    []byte
-	// reserved is her reservation.
+	// reserved is her reservation, and token opens a link of hers.
 	reserved budget.Reservation
+	blobs    files.Blobs
+	file     files.File
+	token    string
 }
 
 // question is what is asked for, by which user.
@@ -118,8 +124,8 @@ var table = map[string]entry{
 	}},
 	"repo.Snooze": {nothing: pure}, "repo.Final": {nothing: pure}, "repo.ReasonOf": {nothing: pure}, "repo.JoinKey": {nothing: pure},
 	"repo.Bucket": {nothing: pure}, "repo.ParseID": {nothing: pure}, "repo.ID.Compare": {nothing: pure}, "repo.ID.UnmarshalText": {nothing: pure}, "repo.ParseActionName": {nothing: pure},
-	"repo.CostOf": {nothing: pure}, "repo.SessionLease": {nothing: pure},
-	"repo.PlanLease": {nothing: pure}, "repo.ScopeState.Value": {nothing: pure},
+	"repo.SessionLease": {nothing: pure},
+	"repo.PlanLease":    {nothing: pure}, "repo.ScopeState.Value": {nothing: pure},
 
 	"adapter.SplitKey": {nothing: pure}, "adapter.EncodeJSON": {nothing: pure}, "adapter.ValuesIn": {nothing: pure},
 	"adapter.ByKey": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
@@ -267,6 +273,46 @@ var table = map[string]entry{
 	"usage.Forget": {nobody: true, quiet: "foreign empty", ask: func(ctx context.Context, w *world, q question) (any, error) {
 		return usage.Forget(ctx, w.in(q).State(), "2026-03-01", "2026-03-31")
 	}},
+	"clock.New":     {nothing: pure},
+	"directory.New": {nothing: pure},
+	// The changes are of the asker's own scopes, for a session that its turn creates.
+	"directory.Directory.Changes": {quiet: "foreign", ask: inDirectory(func(ctx context.Context, d *directory.Directory, q question) (any, error) {
+		return d.Changes(ctx, q.session, directory.Edit{Starred: new(true)})
+	})},
+	"directory.Directory.Set": {ask: inDirectory(func(ctx context.Context, d *directory.Directory, q question) (any, error) {
+		return d.Set(ctx, q.session, directory.Edit{Starred: new(true)})
+	})},
+	"directory.Directory.MarkRead": {ask: inDirectory(func(ctx context.Context, d *directory.Directory, q question) (any, error) {
+		return d.MarkRead(ctx, q.session, 1)
+	})},
+	"directory.Directory.AppendTurn": {ask: inDirectory(func(ctx context.Context, d *directory.Directory, q question) (any, error) {
+		return d.AppendTurn(ctx, repo.Turn{SessionID: q.session, Messages: []repo.NewMessage{{Role: repo.RoleUser, Content: "x"}}}, directory.Edit{})
+	})},
+	"directory.Directory.List": {quiet: "foreign stranger", ask: inDirectory(func(ctx context.Context, d *directory.Directory, q question) (any, error) {
+		return d.List(ctx, directory.Selection{StarredFirst: true}, repo.Page{})
+	})},
+	"directory.Directory.Sweep": {quiet: "foreign stranger", ask: inDirectory(func(ctx context.Context, d *directory.Directory, q question) (any, error) {
+		_, _, err := d.Sweep(ctx, repo.Page{})
+		return nil, err
+	})},
+	"share.New": {nothing: pure}, "share.IsLink": {nothing: pure},
+	"share.Links.Create": {nobody: true, ask: inLinks(func(ctx context.Context, l *share.Links, q question, _ string) (any, error) {
+		_, token, err := l.Create(ctx, q.session, 0, time.Hour)
+		return token, err
+	})},
+	"share.Links.Open": {nobody: true, ask: inLinks(func(ctx context.Context, l *share.Links, _ question, token string) (any, error) {
+		return l.Open(ctx, token, share.Show{All: true})
+	})},
+	"share.Links.List": {quiet: "foreign stranger", ask: inLinks(func(ctx context.Context, l *share.Links, q question, _ string) (any, error) {
+		return l.List(ctx, q.user, repo.Page{})
+	})},
+	"share.Links.Revoke": {ask: inLinks(func(ctx context.Context, l *share.Links, q question, _ string) (any, error) {
+		return nil, l.Revoke(ctx, q.user, q.session)
+	})},
+	"share.Links.Sweep": {quiet: "foreign stranger", ask: inLinks(func(ctx context.Context, l *share.Links, q question, _ string) (any, error) {
+		_, _, err := l.Sweep(ctx, q.user, repo.Page{})
+		return nil, err
+	})},
 	"budget.New": {nothing: owner}, "budget.ScopeName": {nothing: pure}, "budget.Prices.Amount": {nothing: pure}, "budget.Reservation.Wrote": {nothing: pure},
 	"budget.Keeper.Reserve": {nobody: true, quiet: "foreign", ask: inBudget(func(ctx context.Context, k *budget.Keeper, q question, r budget.Request, _ budget.Reservation) (any, error) {
 		return k.Reserve(ctx, r)
@@ -301,6 +347,50 @@ var table = map[string]entry{
 	})},
 	"budget.Keeper.Sweep": {nobody: true, quiet: "foreign empty", ask: inBudget(func(ctx context.Context, k *budget.Keeper, q question, _ budget.Request, _ budget.Reservation) (any, error) {
 		return k.Sweep(ctx, q.name)
+	})},
+	"files.New": {nothing: "gives the files of a namespace, whose methods are asked"}, "files.NewFolder": {nothing: pure}, "files.OfSession": {nothing: pure},
+	"files.OfUser": {nothing: pure}, "files.ScopeOf": {nothing: pure}, "files.Payload": {nothing: pure}, "files.References": {nothing: pure}, "files.Estimate": {nothing: pure},
+	"files.Reader.Read": {nothing: "reads what Open has found"}, "files.Reader.Seek": {nothing: "reads what Open has found"},
+	"files.Files.Save": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, q question, owner files.Owner, _ files.File) (any, error) {
+		return f.Save(ctx, owner, files.NewFile{Name: "f"}, strings.NewReader("x"))
+	})},
+	"files.Files.Open": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, _ question, owner files.Owner, hers files.File) (any, error) {
+		return f.Open(ctx, owner, hers.Name, hers.Version)
+	})},
+	"files.Files.OpenID": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, q question, _ files.Owner, hers files.File) (any, error) {
+		return f.OpenID(ctx, files.OfUser(q.user), hers.ID)
+	})},
+	"files.Files.List": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, _ question, owner files.Owner, _ files.File) (any, error) {
+		return f.List(ctx, owner, repo.Page{})
+	})},
+	"files.Files.Versions": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, _ question, owner files.Owner, hers files.File) (any, error) {
+		return f.Versions(ctx, owner, hers.Name, repo.Page{})
+	})},
+	"files.Files.Delete": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, _ question, owner files.Owner, hers files.File) (any, error) {
+		return f.Delete(ctx, owner, hers.Name)
+	})},
+	"files.Files.Fork": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, q question, _ files.Owner, _ files.File) (any, error) {
+		return f.Fork(ctx, q.session, 0, repo.NewSession{})
+	})},
+	"files.Files.Export": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, q question, _ files.Owner, _ files.File) (any, error) {
+		var archive strings.Builder
+		err := f.Export(ctx, q.session, &archive)
+		return archive.String(), err
+	})},
+	"files.Files.Import": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, q question, _ files.Owner, _ files.File) (any, error) {
+		return nil, f.Import(ctx, q.session, strings.NewReader(""))
+	})},
+	"files.Files.Sweep": {nobody: true, quiet: "foreign empty", ask: inFiles(func(ctx context.Context, f *files.Files, _ question, _ files.Owner, _ files.File) (any, error) {
+		return f.Sweep(ctx, 0)
+	})},
+	"files.Files.Handler": {nobody: true, ask: inFiles(func(ctx context.Context, f *files.Files, _ question, owner files.Owner, hers files.File) (any, error) {
+		recorded := httptest.NewRecorder()
+		f.Handler(func(*http.Request) (files.Owner, string, error) { return owner, hers.ID, nil }).
+			ServeHTTP(recorded, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		if recorded.Code != http.StatusOK {
+			return recorded.Body.String(), errors.New(recorded.Body.String())
+		}
+		return recorded.Body.String(), nil
 	})},
 	"window.Estimate": {nothing: pure},
 	"window.Read": {nobody: true, ask: func(ctx context.Context, w *world, q question) (any, error) {
@@ -478,6 +568,46 @@ func inBudget(ask func(context.Context, *budget.Keeper, question, budget.Request
 	}
 }
 
+// inFiles asks with the files of a namespace, the session that is asked for as the owner, and Jane's file.
+func inFiles(ask func(context.Context, *files.Files, question, files.Owner, files.File) (any, error)) func(context.Context, *world, question) (any, error) {
+	return func(ctx context.Context, w *world, q question) (any, error) {
+		f, err := files.New(w.store, q.namespace, w.blobs, files.Options{})
+		if err != nil {
+			return nil, err
+		}
+		hers := w.file
+		if q.namespace == "" {
+			hers = files.File{}
+		}
+		return ask(ctx, f, q, files.OfSession(q.session), hers)
+	}
+}
+
+func inDirectory(ask func(context.Context, *directory.Directory, question) (any, error)) func(context.Context, *world, question) (any, error) {
+	return func(ctx context.Context, w *world, q question) (any, error) {
+		d, err := directory.New(w.in(q), q.user)
+		if err != nil {
+			return nil, err
+		}
+		return ask(ctx, d, q)
+	}
+}
+
+// inLinks asks with the token of her link, and without one if the question is empty.
+func inLinks(ask func(context.Context, *share.Links, question, string) (any, error)) func(context.Context, *world, question) (any, error) {
+	return func(ctx context.Context, w *world, q question) (any, error) {
+		links, err := share.New(w.in(q))
+		if err != nil {
+			return nil, err
+		}
+		token := w.token
+		if q.namespace == "" {
+			token = ""
+		}
+		return ask(ctx, links, q, token)
+	}
+}
+
 func budgetRequest(name string) budget.Request {
 	limit := budget.Limit{Name: name, Unit: budget.Tokens, Period: budget.Ever, Max: 10}
 	return budget.Request{ID: "r", Limits: []budget.Limit{limit}, Most: budget.Amount{Tokens: 5}, Life: time.Hour}
@@ -601,6 +731,14 @@ func newWorld(t *testing.T, databaseURL string) *world {
 	w.stream = must[repo.Stream](t)(a.Streams().Open(ctx, repo.NewStream{Key: "s", Owner: "jane", Session: w.id}))
 	must[int64](t)(a.Streams().Append(ctx, w.stream, []byte(secret)))
 	w.reserved = must[budget.Reservation](t)(must[*budget.Keeper](t)(budget.New(a, budget.Options{})).Reserve(ctx, budgetRequest("task")))
+	w.blobs = files.NewMemory()
+	f := must[*files.Files](t)(files.New(w.store, "a", w.blobs, files.Options{}))
+	w.file = must[files.File](t)(f.Save(ctx, files.OfSession(w.id), files.NewFile{Name: "f"}, strings.NewReader(secret)))
+	must[directory.Entry](t)(must[*directory.Directory](t)(directory.New(a, "jane")).Set(ctx, w.id, directory.Edit{Title: new(secret), Starred: new(true), AddTags: []string{secret}}))
+	_, token, err := must[*share.Links](t)(share.New(a)).Create(ctx, w.id, 0, time.Hour)
+	if w.token = token; err != nil {
+		t.Fatal(err)
+	}
 	jane := question{namespace: "a", user: "jane", name: "k"}
 	must[any](t)(inCluster(func(ctx context.Context, c *a2astore.Cluster, _ a2a.TaskID) (any, error) {
 		task := &a2a.Task{ID: "task", Metadata: map[string]any{"m": secret}}
@@ -650,6 +788,9 @@ func (w *world) hers() string {
 		fmt.Fprintf(all, "%+v\n", must[repo.StatePage](w.T)(w.store.In("a").State().List(ctx, repo.Scope{Name: name}, "", repo.Page{})))
 	}
 	fmt.Fprintf(all, "%+v\n", must[[]repo.ScopeState](w.T)(w.store.In("a").State().Read(ctx, repo.Scope{Name: budget.ScopeName("task")})))
+	for _, name := range must[[]string](w.T)(must[*directory.Directory](w.T)(directory.New(w.store.In("a"), "jane")).Scopes(ctx)) {
+		fmt.Fprintf(all, "%+v\n", must[repo.StatePage](w.T)(w.store.In("a").State().List(ctx, repo.Scope{Name: name}, "", repo.Page{})))
+	}
 	return all.String()
 }
 
@@ -698,7 +839,7 @@ func TestTableIsWhole(t *testing.T) {
 	known := maps.Clone(table)
 	for folder, all := range map[string]bool{
 		"": false, "repo": false, "repo/adapter": false, "observe": false, "otelagentstore": false, "live": false, "inspect": false, "retention": false,
-		"erase": false, "window": false, "budget": false, "usage": false, "approval": false, "effect": false, "audit": false, "adapters/a2a": true, "adapters/mcp": true, "adapters/adk": true,
+		"erase": false, "window": false, "budget": false, "files": false, "clock": false, "directory": false, "share": false, "usage": false, "approval": false, "effect": false, "audit": false, "adapters/a2a": true, "adapters/mcp": true, "adapters/adk": true,
 	} {
 		names, err := functions("../../../"+folder, all)
 		if err != nil || len(names) == 0 {

@@ -25,8 +25,9 @@ function follow(feed) {
 
 	const show = {
 		begin() { say() },
-		message({sequence, follows, call_id, html}) {
+		message({sequence, follows, call_id, html, redacts}) {
 			if (document.getElementById('m' + sequence)) return
+			if (redacts) return location.reload() // what is shown may be redacted
 			settle()
 			if (follows !== undefined && !branches)
 				for (const old of list.querySelectorAll('article')) if (+old.dataset.sequence > follows) old.remove()

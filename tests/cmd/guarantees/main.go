@@ -29,7 +29,7 @@ const (
 
 // sections are in the order of the document.
 var sections = []string{
-	"Messages", "Turns", "History", "Sessions", "State", "Usage", "Budgets", "Deletion", "Following", "Streams", "Leases", "Claims", "Plans", "Effects", "Approvals", "Faults",
+	"Messages", "Turns", "History", "Sessions", "State", "Usage", "Budgets", "Deletion", "Following", "Streams", "Leases", "Claims", "Plans", "Effects", "Approvals", "Files", "Faults",
 	"Held sessions", "Transactions", "Views", "Memory", "Clocks", "Servers and roles", "Migrations", "The audit trail", "Observers", "Inspector",
 }
 

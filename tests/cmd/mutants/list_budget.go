@@ -15,7 +15,7 @@ var budgetMutants = []mutant{
 	{"budget/another request with the id", in("budget", "Keeper.stored", never("r.same")), inBudget("Again")},
 	{"budget/a turn whose reservation is stored", in("budget", "Keeper.stored", always("turn.Kind")), inBudget("TurnsAgain")},
 	{"budget/a life that ended before a call was begun again", in("budget", "Keeper.stored", dropCase("r.moved")), inBudget("Outlived")},
-	{"budget/the clock of the machine", in("budget", "reading.now", swap("r.at", "here")), test("budget", "TestClockOfMachine")},
+	{"budget/the clock of the machine", in("clock", "reading.now", swap("r.at", "here")), test("budget", "TestClockOfMachine")},
 	{"budget/a turn that is not stored with a reservation that was", in("budget", "Keeper.stored", never("inTurn")), inBudget("TurnsAgain")},
 }
 

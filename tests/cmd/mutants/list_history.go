@@ -15,5 +15,10 @@ var historyMutants = []mutant{
 	{"history/a deletion takes what forks have", function("session_counters_delete", never("related")), inPool("History/DeleteForked")},
 	{"history/a parent that lives loses what it has", function("session_prune", never("alive")), inPool("History/(DeleteForked|Model)")},
 	{"history/what is left of a session is its own", query("MessageGet", never("c.session_id", "NOT")), inPool("History/DeleteForked")},
+	{"redact/a hold that nobody looks at", in("internal/rules", "Redactions", dropCase("m.Held")), inMemory("Redact/Held")},
+	{"redact/what another namespace has", in("internal/rules", "Redactions", dropCase("m.Foreign")), inPostgres("TestRedactInAView")},
+	{"redact/a retry that is compared with what is gone", in("internal/rules", "MessageConflict", never("stored.Kind")), inMemory("Redact/Retries")},
+	{"redact/a digest by which it is guessed", query("RedactMessages", never("t.message_count")), inPostgres("TestRedactedIsNowhere")},
+	{"redact/parts that stay", query("RedactParts", never("s.session_id")), inPostgres("TestRedactedIsNowhere")},
 	{"history/an export without what a message follows", in("internal/export", "Reader.readNext", dropAssign("message.Follows")), inMemory("History/Model")},
 }

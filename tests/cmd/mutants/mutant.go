@@ -101,7 +101,7 @@ func (e edited) line() int { return 1 + strings.Count(e.text[:e.edits[0].from], 
 // all returns the mutants in the order in which they are tried.
 func all() (all []mutant) {
 	for _, area := range [][]mutant{
-		schedulerMutants, outcomeMutants, appendMutants, turnMutants, historyMutants, sessionMutants, viewMutants, budgetMutants, stateMutants, effectMutants, planMutants, claimMutants,
+		schedulerMutants, outcomeMutants, appendMutants, turnMutants, historyMutants, sessionMutants, viewMutants, directoryMutants, budgetMutants, fileMutants, stateMutants, effectMutants, planMutants, claimMutants,
 		leaseMutants, streamMutants, approvalMutants, inspectorMutants, followMutants, auditMutants, schemaMutants, migrationMutants,
 	} {
 		all = append(all, area...)

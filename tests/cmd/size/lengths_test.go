@@ -18,7 +18,7 @@ import (
 const (
 	maxFunction  = 60 // lines, from func to the closing brace
 	maxStatement = 90 // lines of SQL, without comments
-	maxQueries   = 2_680
+	maxQueries   = 2_686
 	maxCore      = 27_700
 	maxInterface = 9   // methods of its own
 	maxColumns   = 120 // of SQL; the linter looks at Go
@@ -26,7 +26,7 @@ const (
 
 // onTop are the bounds of the packages on top, each with those below it. One that has become shorter gets a lower bound.
 var onTop = map[string]int{
-	"audit": 3350, "inspect": 1645, "approval": 894, "live": 1170, "window": 1150, "effect": 625, "budget": 600, "erase": 490, "usage": 300, "otelagentstore": 480, "retention": 380,
+	"audit": 3350, "inspect": 1645, "approval": 894, "live": 1170, "window": 1150, "files": 1350, "effect": 625, "budget": 555, "clock": 56, "directory": 763, "share": 230, "erase": 490, "usage": 300, "otelagentstore": 480, "retention": 380,
 }
 
 // Functions, statements, the core and the packages on top stay short.

@@ -58,21 +58,11 @@ func Optional(name *string) *string {
 func Session(view string, row db.SessionGetRow) repo.Session {
 	s := row.Session
 	return repo.Session{
-		ID:                s.ID.Bytes,
-		Namespace:         s.Namespace,
-		Key:               FromNullable(s.Key),
-		Owner:             FromNullable(s.Owner),
-		Actor:             FromNullable(s.Actor),
-		AutomationProfile: FromNullable(s.AutomationProfile),
-		Metadata:          s.Metadata,
-		Usage:             Usage(s.InputTokens, s.OutputTokens, s.CostNanos),
-		Budget:            (*repo.Cost)(s.BudgetNanos),
-		FencedOnly:        row.FencedOnly,
-		MessageCount:      row.NextSequence,
-		Version:           s.Version,
-		Plans:             LinkedPlans(view, row.Plans),
-		CreatedAt:         s.CreatedAt.UTC(),
-		UpdatedAt:         row.ChangedAt.UTC(),
+		ID: s.ID.Bytes, Namespace: s.Namespace, Key: FromNullable(s.Key), Owner: FromNullable(s.Owner),
+		Actor: FromNullable(s.Actor), AutomationProfile: FromNullable(s.AutomationProfile), Metadata: s.Metadata,
+		Usage: Usage(s.InputTokens, s.OutputTokens, s.CostNanos), Budget: (*repo.Cost)(s.BudgetNanos),
+		FencedOnly: row.FencedOnly, MessageCount: row.NextSequence, Version: s.Version,
+		Plans: LinkedPlans(view, row.Plans), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: row.ChangedAt.UTC(),
 	}
 }
 
@@ -84,17 +74,9 @@ func Usage(inputTokens, outputTokens, costNanos int64) repo.Usage {
 // Message returns a message.
 func Message(row db.Message) repo.Message {
 	message := repo.Message{
-		SessionID: row.SessionID.Bytes,
-		ID:        row.ID.Bytes,
-		Sequence:  row.Sequence,
-		Role:      repo.Role(row.Role),
-		Content:   row.Content,
-		Metadata:  row.Metadata,
-		Payload:   row.Payload,
-		Kind:      FromNullable(row.Kind),
-		CallID:    FromNullable(row.CallID),
-		Counter:   FromNullable(row.Counter),
-		CreatedAt: row.CreatedAt.UTC(),
+		SessionID: row.SessionID.Bytes, ID: row.ID.Bytes, Sequence: row.Sequence, Role: repo.Role(row.Role),
+		Content: row.Content, Metadata: row.Metadata, Payload: row.Payload, Kind: FromNullable(row.Kind),
+		CallID: FromNullable(row.CallID), Counter: FromNullable(row.Counter), CreatedAt: row.CreatedAt.UTC(),
 	}
 	message.Follows, message.Tokens = Follows(row.Sequence, row.Follows), Tokens(row.Tokens)
 	if row.OccurredAt != nil {

@@ -3,6 +3,7 @@ package write
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/db"
@@ -68,8 +69,7 @@ func (p *Appender) Close() {
 // A group makes a write, or says what is in its way. That is for the caller to clear, who holds up
 // nobody meanwhile, and submits it again.
 var (
-	// errNoScope: a scope's row does not exist. A group does not create it, because it could
-	// have to wait for somebody else who creates it.
+	// errNoScope: a scope's row does not exist, and another transaction is creating it.
 	errNoScope = errors.New("the scope has no row")
 	// errScopeLocked: a shared scope is locked elsewhere.
 	errScopeLocked = errors.New("a shared scope is locked elsewhere")
@@ -77,14 +77,18 @@ var (
 
 // Make has a turn made in a group, as often as something was in its way.
 func (p *Appender) Make(ctx context.Context, a *Turn) error {
+	var made []repo.Scope
 	for {
 		if err := p.awaitScopes(ctx, a); err != nil {
 			return inDoubt(a, err)
 		}
-		err := p.Submit(ctx, a.SessionID, a)
+		err := p.Submit(ctx, a.key(), a)
 		switch {
 		case errors.Is(err, errNoScope):
-			err = p.makeScopes(ctx, a)
+			if id := ofNoSession(a.met.missing, made); !id.IsZero() {
+				return inDoubt(a, convert.SessionNotFound(id))
+			}
+			made, err = p.makeScopes(ctx, a)
 		case errors.Is(err, errScopeLocked):
 			continue // it is waited for first
 		case isAhead(err):
@@ -96,6 +100,17 @@ func (p *Appender) Make(ctx context.Context, a *Turn) error {
 			return inDoubt(a, err)
 		}
 	}
+}
+
+// ofNoSession returns the session whose scope is missing although its row was made: the session does not exist. Zero:
+// none.
+func ofNoSession(missing, made []repo.Scope) repo.ID {
+	for _, scope := range missing {
+		if scope.Name == "" && slices.Contains(made, scope) {
+			return scope.SessionID
+		}
+	}
+	return repo.ID{}
 }
 
 // inDoubt is the error of a turn that is not made, which an earlier attempt may have made.
@@ -122,28 +137,28 @@ func (p *Appender) awaitScopes(ctx context.Context, a *Turn) error {
 // makeScopes creates the rows of a turn's scopes that a group found missing. A transaction
 // that is creating one of them may stay open for long. So the call waits for it in short
 // attempts, of which there is one at a time, and leaves the pool's connections to others,
-// until its patience is at an end.
-func (p *Appender) makeScopes(ctx context.Context, a *Turn) error {
+// until its patience is at an end. It returns them, unless a session was deleted meanwhile.
+func (p *Appender) makeScopes(ctx context.Context, a *Turn) ([]repo.Scope, error) {
 	begun, patience := time.Now(), a.met.patience
 	for attempt := 1; ; attempt++ {
 		err := p.tryScopes(ctx, a.met.missing)
 		switch {
 		case conn.Violates(err, convert.StateSession):
-			return convert.SessionNotFound(a.SessionID)
+			return nil, nil
 		case conn.HasCode(err, conn.LockNotAvailable):
 			if patience > 0 && time.Since(begun) >= patience {
-				return &conn.Error{Sentinel: repo.ErrContention, Cause: conn.ErrLockTimeout}
+				return nil, &conn.Error{Sentinel: repo.ErrContention, Cause: conn.ErrLockTimeout}
 			}
 			attempt = 1
 		case !conn.IsPassing(err):
-			return err
+			return a.met.missing, err
 		}
 		again := conn.Pause(ctx, attempt)
 		if ctx.Err() != nil {
-			return conn.Translate(ctx, ctx.Err(), conn.Unsent)
+			return nil, conn.Translate(ctx, ctx.Err(), conn.Unsent)
 		}
 		if !again {
-			return err
+			return nil, err
 		}
 	}
 }
@@ -158,7 +173,7 @@ func (p *Appender) tryScopes(ctx context.Context, scopes []repo.Scope) error {
 	// A scope at version 0 is as none: whether it was created is all one.
 	return p.conns.Run(ctx, conn.Reading, func(q db.DBTX) error {
 		p := &conn.Pipeline{}
-		p.Add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q, briefly) })
+		limitWait(ctx, p, briefly, nil)
 		LockScopes(ctx, p, scopes)
 		return p.Send(ctx, q)
 	})

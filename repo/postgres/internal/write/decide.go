@@ -35,10 +35,13 @@ func (l *ledger) decideAll(tasks []*task) map[*task]decision {
 	return decided
 }
 
-// patienceOf returns how long a session may be found locked.
-func (l *ledger) patienceOf(session repo.ID) time.Duration {
-	if row := l.counters[session]; row != nil {
+// patienceOf returns how long a row of a turn may be found locked.
+func (l *ledger) patienceOf(a *Turn) time.Duration {
+	switch row := l.counters[a.SessionID]; {
+	case row != nil:
 		return row.patience
+	case l.lockTimeout != nil:
+		return conn.PatienceOf(*l.lockTimeout)
 	}
 	return 0
 }
@@ -62,7 +65,12 @@ const (
 func (l *ledger) decide(a *Turn) (verdict, error) {
 	a.Outcome, a.met = Outcome{}, barrier{}
 	counter := l.counters[a.SessionID]
+	if a.SessionID.IsZero() {
+		counter = &counterRow{patience: l.patienceOf(a)}
+	}
 	switch {
+	case a.SessionID.IsZero() && a.Unsure: // no id says whether it was made
+		return answered, &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}
 	case counter == nil:
 		if a.Unsure { // it may have been written, and the session deleted
 			return answered, &conn.Error{Sentinel: repo.ErrUnknownOutcome, Cause: conn.ErrLateAttempt}

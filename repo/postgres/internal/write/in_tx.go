@@ -2,6 +2,7 @@ package write
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -27,7 +28,10 @@ func InTx(ctx context.Context, q db.DBTX, a *Turn) error {
 	l, p := newLedger([]*Turn{a}), &conn.Pipeline{}
 	l.lock(ctx, p, waiting{sessions: true, scopes: true, creates: true})
 	l.read(ctx, p, []*Turn{a})
-	if err := p.Send(ctx, q); err != nil {
+	if err := p.Send(ctx, q); conn.Violates(err, convert.StateSession) {
+		// A session was deleted while its scope was being created. The next attempt finds that it is missing.
+		return &conn.Error{Sentinel: repo.ErrContention, Cause: err}
+	} else if err != nil {
 		return err
 	}
 	if err := l.catchUp(ctx, q, a); err != nil {
@@ -36,6 +40,9 @@ func InTx(ctx context.Context, q db.DBTX, a *Turn) error {
 	v, err := l.decide(a)
 	if v == locked { // the session was deleted during the wait
 		err = pgx.ErrNoRows
+	}
+	if errors.Is(err, errNoScope) {
+		err = convert.SessionNotFound(ofNoSession(a.met.missing, a.met.missing))
 	}
 	if err != nil {
 		return &conn.Answer{Err: conn.OrMissing(err, convert.SessionNotFound(a.SessionID))}

@@ -22,6 +22,8 @@ type ledger struct {
 	// values are those of keys, nil if the key does not exist. Keys that no change
 	// depends on are not read.
 	values map[ofScope]*repo.StateValue
+	// found are where the rows of values are that were read.
+	found map[ofScope]pgtype.TID
 	// turns, messages and added are what is stored under ids that may be stored.
 	turns    map[ofTurn]db.TurnFindRow
 	messages map[ofSession]bool
@@ -34,6 +36,8 @@ type ledger struct {
 	waits bool
 	// begun is when the counters were locked, and now when the scopes were.
 	begun, now time.Time
+	// lockTimeout is the setting of that name in milliseconds, without the ledger's own bound. Nil: it is not known.
+	lockTimeout *int64
 	// otherLevel: transactions are not read committed by default.
 	otherLevel bool
 
@@ -54,10 +58,10 @@ type ledger struct {
 	used     []*Turn
 	// working make plans and open streams.
 	working []*Turn
-	// places are where the counter rows are after that.
+	// places are where the rows are after that, of counters, and of scopes and keys (keyOf).
 	places []hints.Place[repo.ID]
 
-	// hints say where counter rows may be. Nil: nobody knows.
+	// hints say where rows may be. Nil: it is not known.
 	hints *hints.Hints[repo.ID]
 }
 
@@ -110,6 +114,7 @@ type scopeRow struct {
 	id      pgtype.UUID
 	hint    pgtype.TID // where it is
 	version int64
+	stored  int64 // the version that was stored
 	locked  bool
 	changed bool
 }
@@ -119,14 +124,16 @@ type scopeRow struct {
 func newLedger(items []*Turn) *ledger {
 	l := &ledger{
 		counters: map[repo.ID]*counterRow{}, usages: map[repo.ID]*usageRow{}, scopes: map[repo.Scope]*scopeRow{},
-		values: map[ofScope]*repo.StateValue{}, turns: map[ofTurn]db.TurnFindRow{}, messages: map[ofSession]bool{},
+		values: map[ofScope]*repo.StateValue{}, found: map[ofScope]pgtype.TID{}, turns: map[ofTurn]db.TurnFindRow{}, messages: map[ofSession]bool{},
 		added: map[ofSession]repo.Usage{}, messageIDs: map[ofSession]bool{}, turnIDs: map[ofTurn]bool{},
 		usageIDs: map[ofSession]bool{},
 		writes:   map[ofScope]rules.StateWrite{}, has: map[ofPlace]bool{}, branched: map[repo.ID]bool{},
 		actions: map[string]int64{}, streams: map[string]*openStream{},
 	}
 	for _, a := range items {
-		l.counters[a.SessionID] = nil
+		if !a.SessionID.IsZero() {
+			l.counters[a.SessionID] = nil
+		}
 		for _, scope := range a.State.Scopes {
 			l.scopes[scope.Scope] = nil
 		}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-df90f812/agentstore/db"
@@ -19,6 +20,9 @@ import (
 // each wait.
 type waiting struct{ sessions, scopes, creates, brief bool }
 
+// awaits reports whether a scope is waited for. Briefly, a session's own is not: that is waited for like a counter.
+func (w waiting) awaits(scope repo.Scope) bool { return w.scopes && (!w.brief || scope.Name != "") }
+
 // How long a lock is waited for, as the setting has it: in a group, and for the first row of a transaction, while it
 // keeps nobody from another.
 const (
@@ -30,7 +34,7 @@ const (
 func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
 	limit := func() {
 		if waits.brief {
-			p.Add(func(q db.DBTX) error { return queries.TurnLimitWait(ctx, q, briefly) })
+			limitWait(ctx, p, briefly, &l.lockTimeout)
 		}
 	}
 	if waits.sessions {
@@ -45,6 +49,18 @@ func (l *ledger) lock(ctx context.Context, p *conn.Pipeline, waits waiting) {
 	l.lockWork(ctx, p, waits.sessions)
 }
 
+// limitWait adds the statement that bounds the rest of the transaction's waits. was, if it is not nil, gets the setting
+// before that, unless it has it already.
+func limitWait(ctx context.Context, p *conn.Pipeline, bound string, was **int64) {
+	p.Add(func(q db.DBTX) error {
+		row, err := queries.TurnLimitWait(ctx, q, bound)
+		if was != nil && *was == nil && err == nil {
+			*was = &row.Was
+		}
+		return err
+	})
+}
+
 func (l *ledger) lockCounters(ctx context.Context, p *conn.Pipeline, waits bool) {
 	sessions := sortedIDs(l.counters)
 	if len(sessions) > 0 && waits {
@@ -54,7 +70,7 @@ func (l *ledger) lockCounters(ctx context.Context, p *conn.Pipeline, waits bool)
 		p.Add(func(q db.DBTX) error {
 			rows, err := queries.TurnLockCounters(ctx, q, db.TurnLockCountersParams{
 				SessionIds: sessions,
-				Hints:      convert.Each(sessions, l.hintOf),
+				Hints:      convert.Each(sessions, func(id pgtype.UUID) pgtype.TID { return l.hintOf(id.Bytes) }),
 			})
 			for _, row := range rows {
 				if row.Locked && waits {
@@ -73,12 +89,12 @@ func (l *ledger) lockCounters(ctx context.Context, p *conn.Pipeline, waits bool)
 	}
 }
 
-// hintOf returns where a session's counter may be.
-func (l *ledger) hintOf(id pgtype.UUID) pgtype.TID {
+// hintOf returns where a row may be.
+func (l *ledger) hintOf(key repo.ID) pgtype.TID {
 	if l.hints == nil {
 		return pgtype.TID{}
 	}
-	return l.hints.Of(id.Bytes)
+	return l.hints.Of(key)
 }
 
 func (l *ledger) lockUsages(ctx context.Context, p *conn.Pipeline, waits bool) {
@@ -108,16 +124,55 @@ func (l *ledger) lockScopes(ctx context.Context, p *conn.Pipeline, waits waiting
 	case waits.creates:
 		LockScopes(ctx, p, scopes)
 	case waits.scopes:
-		p.Add(func(q db.DBTX) error { return awaitScopes(ctx, q, scopes) })
+		awaited := slices.DeleteFunc(sortedScopes(l.scopes), func(s repo.Scope) bool { return !waits.awaits(s) })
+		p.Add(func(q db.DBTX) error { return l.awaitScopes(ctx, q, awaited) })
 	}
+	l.findScopes(ctx, p, scopes, waits)
+}
+
+// create makes the rows of scopes that have none, unless the turn's session does not exist, or is locked. It waits
+// briefly for another transaction that does. A scope that has got values meanwhile, which were not read, is left as one
+// without a row.
+func (l *ledger) create(ctx context.Context, pg *pgx.Conn, turns []*Turn) error {
+	rows := map[repo.Scope]*scopeRow{}
+	for _, a := range turns {
+		for _, s := range a.State.Scopes {
+			if counter := l.counters[a.SessionID]; l.scopes[s.Scope] == nil &&
+				(a.SessionID.IsZero() || counter != nil && !counter.locked) {
+				rows[s.Scope] = nil
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	missing := sortedScopes(rows)
+	p := &conn.Pipeline{}
+	limitWait(ctx, p, briefly, &l.lockTimeout)
+	LockScopes(ctx, p, missing)
+	l.findScopes(ctx, p, missing, waiting{scopes: true})
+	err := p.Send(ctx, pg)
+	for _, scope := range missing {
+		if row := l.scopes[scope]; row != nil && row.version > 0 {
+			l.scopes[scope] = nil
+		}
+	}
+	return err
+}
+
+// findScopes adds the statement that locks rows and returns what they have.
+func (l *ledger) findScopes(ctx context.Context, p *conn.Pipeline, scopes []repo.Scope, waits waiting) {
 	p.Add(func(q db.DBTX) error {
-		rows, err := queries.TurnLockScopes(ctx, q, db.TurnLockScopesParams(convert.Scopes(scopes)))
+		rows, err := queries.TurnLockScopes(ctx, q, l.scopesAt(scopes))
 		for _, row := range rows {
-			if row.Locked && waits.scopes {
+			if row.Locked && waits.awaits(scopes[row.Place-1]) {
 				continue // it was erased during the wait
 			}
 			l.scopes[scopes[row.Place-1]] = &scopeRow{
-				id: row.ID, version: row.Version, hint: row.Hint, locked: row.Locked,
+				id: row.ID, version: row.Version, stored: row.Version, hint: row.Hint, locked: row.Locked,
+			}
+			if l.lockTimeout == nil {
+				l.lockTimeout = &row.LockTimeout
 			}
 			if row.Now.After(l.now) {
 				l.now = row.Now
@@ -127,8 +182,8 @@ func (l *ledger) lockScopes(ctx context.Context, p *conn.Pipeline, waits waiting
 	})
 }
 
-func awaitScopes(ctx context.Context, q db.DBTX, scopes []repo.Scope) error {
-	return queries.TurnAwaitScopes(ctx, q, db.TurnAwaitScopesParams(convert.Scopes(scopes)))
+func (l *ledger) awaitScopes(ctx context.Context, q db.DBTX, scopes []repo.Scope) error {
+	return queries.TurnAwaitScopes(ctx, q, db.TurnAwaitScopesParams(l.scopesAt(scopes)))
 }
 
 // sortedScopes returns the scopes in the order in which they are locked.

@@ -171,8 +171,8 @@ func (h *lockedScopes) release(s *lockedScope) {
 func (h *lockedScopes) look(due []*lockedScope) {
 	var rows []db.TurnLockScopesRow
 	err := h.conns.Run(h.ctx, conn.Reading, func(q db.DBTX) (err error) {
-		scopes := convert.Scopes(convert.Each(due, func(s *lockedScope) repo.Scope { return s.scope }))
-		rows, err = queries.TurnLockScopes(h.ctx, q, db.TurnLockScopesParams(scopes))
+		scopes := convert.Each(due, func(s *lockedScope) repo.Scope { return s.scope })
+		rows, err = queries.TurnLockScopes(h.ctx, q, (&ledger{}).scopesAt(scopes))
 		return err
 	})
 	locked := map[*lockedScope]bool{}
@@ -200,8 +200,8 @@ func (h *lockedScopes) look(due []*lockedScope) {
 func (h *lockedScopes) queue(s *lockedScope) {
 	err := h.conns.Run(h.ctx, conn.Reading, func(q db.DBTX) error {
 		wait := &conn.Pipeline{}
-		wait.Add(func(q db.DBTX) error { return queries.TurnLimitWait(h.ctx, q, queued) })
-		wait.Add(func(q db.DBTX) error { return awaitScopes(h.ctx, q, []repo.Scope{s.scope}) })
+		limitWait(h.ctx, wait, queued, nil)
+		wait.Add(func(q db.DBTX) error { return (&ledger{}).awaitScopes(h.ctx, q, []repo.Scope{s.scope}) })
 		return wait.Send(h.ctx, q)
 	})
 	<-h.budget.Apart

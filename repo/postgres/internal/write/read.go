@@ -121,16 +121,20 @@ func (l *ledger) readValues(ctx context.Context, p *conn.Pipeline, turns []*Turn
 		return
 	}
 	scopes := sortedScopes(l.scopes)
-	in, places := convert.Scopes(scopes), convert.Places(scopes)
-	params := db.TurnFindValuesParams{SessionIds: in.SessionIds, Namespaces: in.Namespaces, Names: in.Names}
+	in, places := l.scopesAt(scopes), convert.Places(scopes)
+	params := db.TurnFindValuesParams{
+		SessionIds: in.SessionIds, Namespaces: in.Namespaces, Names: in.Names, ScopeHints: in.Hints,
+	}
 	for _, at := range values {
 		params.Scopes, params.Keys = append(params.Scopes, places[at.scope]), append(params.Keys, at.key)
+		params.Hints = append(params.Hints, l.hintOf(keyOf(at.scope, at.key)))
 	}
 	p.Add(func(q db.DBTX) error {
 		rows, err := queries.TurnFindValues(ctx, q, params)
 		for _, row := range rows {
 			at := values[row.Place-1]
 			l.values[at] = &repo.StateValue{Key: at.key, Value: row.Value, Version: row.Version}
+			l.found[at] = row.Hint
 		}
 		return err
 	})

@@ -12,6 +12,13 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
+// scopesAt returns scopes as arrays, with hints of where their rows are.
+func (l *ledger) scopesAt(scopes []repo.Scope) db.TurnLockScopesParams {
+	in := convert.Scopes(scopes)
+	hints := convert.Each(scopes, func(scope repo.Scope) pgtype.TID { return l.hintOf(keyOf(scope, "")) })
+	return db.TurnLockScopesParams{SessionIds: in.SessionIds, Namespaces: in.Namespaces, Names: in.Names, Hints: hints}
+}
+
 // LockScopes adds the statements that lock scopes for a change, in the order of
 // rules.CompareScopes, and create those that do not exist.
 func LockScopes(ctx context.Context, p *conn.Pipeline, scopes []repo.Scope) {

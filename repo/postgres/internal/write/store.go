@@ -117,17 +117,28 @@ func (l *ledger) writeTurns(ctx context.Context, p *conn.Pipeline) {
 
 func (l *ledger) writeState(ctx context.Context, p *conn.Pipeline) {
 	scopes := db.TurnAdvanceScopesParams{Now: l.now}
-	for _, row := range l.scopes {
+	changed := map[pgtype.UUID]hints.Place[repo.ID]{}
+	for scope, row := range l.scopes {
 		if row != nil && row.changed {
 			scopes.Ids, scopes.Hints = append(scopes.Ids, row.id), append(scopes.Hints, row.hint)
 			scopes.Versions = append(scopes.Versions, row.version)
+			changed[row.id] = hints.Place[repo.ID]{Key: keyOf(scope, ""), First: row.stored, Next: row.version}
 		}
 	}
 	if len(scopes.Ids) == 0 {
 		return
 	}
-	p.Add(func(q db.DBTX) error { return queries.TurnAdvanceScopes(ctx, q, scopes) })
+	p.Add(func(q db.DBTX) error {
+		rows, err := queries.TurnAdvanceScopes(ctx, q, scopes)
+		for _, row := range rows {
+			place := changed[row.ID]
+			place.Hint = row.Hint
+			l.places = append(l.places, place)
+		}
+		return err
+	})
 	var set db.TurnSetValuesParams
+	var keys []repo.ID
 	var removed struct {
 		scopes []pgtype.UUID
 		keys   []string
@@ -140,9 +151,24 @@ func (l *ledger) writeState(ctx context.Context, p *conn.Pipeline) {
 		}
 		set.ScopeIds, set.Keys = append(set.ScopeIds, scope), append(set.Keys, at.key)
 		set.KeyValues, set.Versions = append(set.KeyValues, string(w.Value)), append(set.Versions, w.Version)
+		key := keyOf(at.scope, at.key)
+		hint, found := l.found[at]
+		if !found {
+			hint = l.hintOf(key)
+		}
+		keys = append(keys, key)
+		if hint.Valid {
+			set.Hints = append(set.Hints, hint)
+		}
 	}
 	if len(set.Keys) > 0 {
-		p.Add(func(q db.DBTX) error { return queries.TurnSetValues(ctx, q, set) })
+		p.Add(func(q db.DBTX) error {
+			rows, err := queries.TurnSetValues(ctx, q, set)
+			for _, row := range rows {
+				l.places = append(l.places, hints.Place[repo.ID]{Key: keys[row.Place-1], Hint: row.Hint})
+			}
+			return err
+		})
 	}
 	if len(removed.keys) > 0 {
 		p.Add(func(q db.DBTX) error {

@@ -1,6 +1,7 @@
 package write
 
 import (
+	"crypto/sha256"
 	"slices"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
 )
 
-// Turn is a turn whose values were checked.
+// Turn is a turn whose values were checked. One without a session changes state alone.
 type Turn struct {
 	commit.Progress
 
@@ -61,6 +62,21 @@ func NewTurn(t *rules.Turn) *Turn {
 		a.opener = repo.NewID()
 	}
 	return a
+}
+
+// key returns what a turn waits for with others: its session, or the first of its scopes.
+func (a *Turn) key() (key repo.ID) {
+	if !a.SessionID.IsZero() {
+		return a.SessionID
+	}
+	return keyOf(a.State.Scopes[0].Scope, "")
+}
+
+// keyOf returns the key of a scope, or of a key of its state, among those of sessions.
+func keyOf(scope repo.Scope, key string) (of repo.ID) {
+	sum := sha256.Sum256(slices.Concat(scope.SessionID[:], []byte(scope.Name), []byte{0, 0}, []byte(key)))
+	copy(of[:], sum[:])
+	return of
 }
 
 // Size implements commit.Item.

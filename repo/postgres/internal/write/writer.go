@@ -102,21 +102,10 @@ func (w *writer) sendLone(ctx context.Context, q db.DBTX, tasks []*task) (func()
 func appendOne(ctx context.Context, q db.DBTX, a *Turn, hint pgtype.TID) (db.MessageAppendOneRow, error) {
 	m := &a.Messages[0]
 	return queries.MessageAppendOne(ctx, q, db.MessageAppendOneParams{
-		SessionID:  convert.UUID(a.SessionID),
-		ID:         convert.UUID(m.ID),
-		Role:       string(m.Role),
-		Content:    m.Content,
-		Metadata:   string(m.Metadata),
-		Payload:    m.Payload,
-		Kind:       m.Kind,
-		CallID:     m.CallID,
-		OccurredAt: m.OccurredAt,
-		Tokens:     int32(m.Tokens),
-		Counter:    m.Counter,
-		Fence:      a.Fence,
-		Expected:   a.Expected,
-		CheckID:    a.Repeatable || a.Unsure,
-		Hint:       hint,
+		SessionID: convert.UUID(a.SessionID), ID: convert.UUID(m.ID), Role: string(m.Role), Content: m.Content,
+		Metadata: string(m.Metadata), Payload: m.Payload, Kind: m.Kind, CallID: m.CallID, OccurredAt: m.OccurredAt,
+		Tokens: int32(m.Tokens), Counter: m.Counter, Fence: a.Fence, Expected: a.Expected,
+		CheckID: a.Repeatable || a.Unsure, Hint: hint,
 	})
 }
 
@@ -127,11 +116,17 @@ func (w *writer) sendTurns(ctx context.Context, q db.DBTX, tasks []*task) (func(
 	pg := q.(conn.Alone).Conn
 	defer conn.RollbackOpen(ctx, pg)
 	l, err := w.lock(ctx, pg, tasks)
-	if w.awaits && conn.HasCode(err, conn.LockNotAvailable) {
-		// A scope is locked for longer than a group's wait. Find out which.
+	brief := !w.Waits
+	if err == nil {
+		brief, err = true, l.create(ctx, pg, turnsOf(tasks))
+	}
+	if brief && conn.HasCode(err, conn.LockNotAvailable) || conn.Violates(err, convert.StateSession) {
+		// A scope is locked, or being created, for longer than a group's wait. Find out which.
 		w.awaits = false
 		conn.RollbackOpen(ctx, pg)
+		timeout := l.lockTimeout
 		l, err = w.lock(ctx, pg, tasks)
+		l.lockTimeout = timeout
 	}
 	if err != nil {
 		return nil, nil, &conn.Answer{Err: conn.Translate(ctx, err, conn.Reading)}
@@ -187,7 +182,7 @@ func (w *writer) settle(tasks []*task, l *ledger, decided map[*task]decision) {
 			t.Item.Skip()
 			w.Done(t, errScopeLocked) // it leaves the groups
 		case d.verdict == locked:
-			w.Locked(t, l.patienceOf(t.Key))
+			w.Locked(t, l.patienceOf(t.Item))
 		case d.verdict == deferred && w.Waits:
 			deferrals = append(deferrals, t)
 		case d.verdict == deferred:
@@ -205,10 +200,9 @@ func (w *writer) settle(tasks []*task, l *ledger, decided map[*task]decision) {
 	}
 }
 
-// awaitRows waits for the session of turns that change shared scopes, for its counter and
-// its usage each in a transaction of its own, so that nobody waits for a row that it already
-// has. Then it returns the turns to the groups: at most one group at a time
-// changes shared scopes, and turns that were made beside it would compete with it.
+// awaitRows waits for what turns that change shared scopes need of sessions: counters, usage and own scopes each in
+// a transaction of its own, so that nobody waits for a row that it already has. Then it returns the turns to the
+// groups: at most one group at a time changes shared scopes, and turns that were made beside it would compete with it.
 func (w *writer) awaitRows(_ context.Context, q db.DBTX, tasks []*task) (_ func(), _ func(*task) bool, err error) {
 	l := newLedger(turnsOf(tasks))
 	ctx, stop := w.GiveUp(q.(conn.Alone).Conn)
@@ -216,6 +210,10 @@ func (w *writer) awaitRows(_ context.Context, q db.DBTX, tasks []*task) (_ func(
 	err = queries.TurnAwaitCounters(ctx, q, sortedIDs(l.counters))
 	if usages := sortedIDs(l.usages); err == nil && len(usages) > 0 {
 		err = queries.TurnAwaitUsages(ctx, q, usages)
+	}
+	own := slices.DeleteFunc(sortedScopes(l.scopes), func(s repo.Scope) bool { return s.Name != "" })
+	if err == nil && len(own) > 0 {
+		err = l.awaitScopes(ctx, q, own)
 	}
 	if err != nil {
 		return nil, nil, &conn.Answer{Err: conn.Translate(ctx, err, conn.Reading)}

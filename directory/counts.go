@@ -1,0 +1,113 @@
+package directory
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/adapter"
+)
+
+// Counts says how many conversations there are with an entry, of sessions that are deleted, too, until Sweep.
+type Counts struct {
+	Entries, Starred, Archived int64
+	Tags                       map[string]int64
+}
+
+// Counts returns the counts, which change with the entries. It reads 1,000 tags at a time. Errors: those of State.List.
+func (d *Directory) Counts(ctx context.Context) (Counts, error) {
+	counts := Counts{Tags: map[string]int64{}}
+	err := d.each(ctx, counters, func(value repo.StateValue, parts []string) error {
+		var n int64
+		if err := json.Unmarshal(value.Value, &n); err != nil || n == 0 {
+			return err
+		}
+		switch parts[1] {
+		case indexAll:
+			counts.Entries = n
+		case indexStarred:
+			counts.Starred = n
+		case indexArchived:
+			counts.Archived = n
+		case indexTag:
+			counts.Tags[parts[2]] = n
+		}
+		return nil
+	})
+	return counts, err
+}
+
+// each calls fn for the keys of the owner's scope that have a first part.
+func (d *Directory) each(ctx context.Context, first string, fn func(repo.StateValue, []string) error) error {
+	for page := (repo.Page{Limit: repo.MaxPageSize}); ; {
+		list, err := d.store.State().List(ctx, repo.Scope{Name: d.scope}, repo.JoinKey(first, ""), page)
+		for _, value := range list.Values {
+			err = errors.Join(err, fn(value, adapter.SplitKey(value.Key)))
+		}
+		if page.After = list.Next; err != nil || page.After == "" {
+			return err
+		}
+	}
+}
+
+// Scopes returns the names of the shared scopes that have what is kept of the owner, for erase.Request.Scopes: one, and
+// one for each entry. Errors: those of State.List.
+func (d *Directory) Scopes(ctx context.Context) (names []string, err error) {
+	err = d.each(ctx, indexAll, func(_ repo.StateValue, parts []string) error {
+		names = append(names, d.scope+"/"+parts[1])
+		return nil
+	})
+	return append(names, d.scope), err // the last one, by which the others are found again after an error
+}
+
+// Sweep removes the entries of sessions that are deleted, of one page of up to page.Limit entries, by their ids, and
+// returns how many there were, and the Next of the page: empty after the last one. Nothing needs it but Counts, and the
+// room. It may run in several processes at once. Errors: InvalidError; those of State and of Sessions.Read.
+func (d *Directory) Sweep(ctx context.Context, page repo.Page) (removed int, next string, err error) {
+	list, err := d.store.State().List(ctx, repo.Scope{Name: d.scope}, repo.JoinKey(indexAll, ""), page)
+	if err != nil || len(list.Values) == 0 {
+		return 0, "", err
+	}
+	var read repo.ReadSessions
+	for _, value := range list.Values {
+		id, err := repo.ParseID(adapter.SplitKey(value.Key)[1])
+		if err != nil {
+			return 0, "", err
+		}
+		read.IDs = append(read.IDs, id)
+	}
+	found, err := d.store.Sessions().Read(ctx, read)
+	if err != nil {
+		return 0, "", err
+	}
+	for i, session := range found.Sessions {
+		if session != nil {
+			continue
+		}
+		was, err := d.remove(ctx, read.IDs[i])
+		if err != nil {
+			return removed, "", err
+		}
+		if was {
+			removed++
+		}
+	}
+	return removed, list.Next, nil
+}
+
+// remove removes the entry of a session that is deleted, and reports whether this call did.
+func (d *Directory) remove(ctx context.Context, id repo.ID) (bool, error) {
+	found, err := d.look(ctx, id)
+	if err != nil || found.session != nil || found.version == 0 {
+		return false, err
+	}
+	_, err = d.store.State().Change(ctx, d.changes(id, found, Entry{}, true))
+	if d.overtaken(err, id) {
+		return false, nil
+	}
+	if err == nil {
+		_, err = d.store.State().Erase(ctx, d.scopeOf(id))
+	}
+	return err == nil, err
+}

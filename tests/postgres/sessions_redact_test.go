@@ -1,0 +1,202 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/postgres"
+	"github.com/seed-df90f812/agentstore/tests/pgtest"
+	"github.com/seed-df90f812/agentstore/tests/tables"
+)
+
+const spilled = "hunter2-spilled"
+
+var redactedBy = repo.Cause{Actor: "ann", Reason: "a password"}
+
+// spill appends a message that has the secret in all of its texts, by a turn that opens a stream which has it, too.
+func spill(t *testing.T, store repo.Repositories, id repo.ID) repo.Message {
+	t.Helper()
+	added, err := store.Sessions().AppendTurn(t.Context(), repo.Turn{
+		SessionID: id, ID: "turn " + repo.NewID().String(), Open: &repo.NewStream{Key: id.String(), Owner: "w", TTL: time.Hour},
+		Messages: []repo.NewMessage{{
+			Role: repo.RoleUser, Content: spilled, Metadata: []byte(`{"x":"` + spilled + `"}`), Payload: []byte(spilled), Kind: spilled,
+			Tokens: 1, Counter: spilled,
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Streams().Append(t.Context(), *added.Stream, []byte(spilled), []byte(spilled)); err != nil {
+		t.Fatal(err)
+	}
+	return added.Messages[0]
+}
+
+// spilledIn returns the tables that have the secret, or the digest of the turn which does.
+func spilledIn(t *testing.T, store *agentstore.Store) (found []string) {
+	t.Helper()
+	for _, table := range tables.Names(t, store.Pool()) {
+		var has bool
+		err := store.Pool().QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM `+table+` t WHERE position($1 IN row_to_json(t)::text) > 0
+			OR position(encode(convert_to($1, 'UTF8'), 'hex') IN row_to_json(t)::text) > 0)`, pgx.QueryExecModeSimpleProtocol, spilled).Scan(&has)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if has {
+			found = append(found, table)
+		}
+	}
+	var digests int
+	if err := store.Pool().QueryRow(t.Context(), "SELECT count(*) FROM session_turns WHERE digest <> decode(repeat('00', 32), 'hex')").Scan(&digests); err != nil {
+		t.Fatal(err)
+	}
+	if digests > 0 {
+		found = append(found, "session_turns.digest")
+	}
+	return found
+}
+
+// Guarantee: Deletion: No row of any table has what a redacted message said.
+func TestRedactedIsNowhere(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{})
+	ctx, s := t.Context(), store.Sessions()
+	view := store.In("acme")
+	session, err := view.Sessions().Create(ctx, repo.NewSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := spill(t, view, session.ID)
+	fork, err := view.Sessions().Fork(ctx, session.ID, m.Sequence, repo.NewSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := spilledIn(t, store); !slices.Equal(found, []string{"messages", "stream_parts", "session_turns.digest"}) {
+		t.Errorf("before, it is in %v", found)
+	}
+	if err := store.In("other").Sessions().Redact(ctx, session.ID, []int64{0}, redactedBy); !errors.Is(err, repo.ErrNotFound) {
+		t.Errorf("from another view: %v", err)
+	}
+	// A transaction that is undone leaves all.
+	undone := errors.New("undone")
+	if err := store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+		if err := tx.Sessions().Redact(ctx, session.ID, []int64{0}, redactedBy); err != nil {
+			return err
+		}
+		return undone
+	}); !errors.Is(err, undone) || len(spilledIn(t, store)) != 3 {
+		t.Errorf("undone: %v, and it is in %v", err, spilledIn(t, store))
+	}
+	if err := view.Sessions().Redact(ctx, fork.ID, []int64{0}, redactedBy); err != nil {
+		t.Fatal(err)
+	}
+	if found := spilledIn(t, store); len(found) > 0 {
+		t.Errorf("it is left in %v", found)
+	}
+	for _, id := range []repo.ID{session.ID, fork.ID} {
+		all, err := s.LastMessages(ctx, id, 10)
+		if err != nil || len(all) != 2 || all[0].Kind != repo.KindRedacted || all[1].Kind != repo.KindRedacted {
+			t.Errorf("it has %+v, %v", all, err)
+		}
+	}
+	var bytes int
+	if err := store.Pool().QueryRow(ctx, "SELECT bytes FROM messages WHERE sequence = 0").Scan(&bytes); err != nil || bytes != len("erased{}") {
+		t.Errorf("it has %d bytes, %v", bytes, err)
+	}
+	tables.Seal(t, store)
+	if report, err := audit.Verify(ctx, store.AuditLog(), audit.VerifyOptions{}); err != nil || !report.Intact() {
+		t.Errorf("the trail: %+v, %v", report, err)
+	}
+}
+
+// A view does not redact what another namespace has, which the whole store has forked into it.
+// Guarantee: Deletion: A view redacts no message of another namespace.
+func TestRedactInAView(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{})
+	ctx, s := t.Context(), store.Sessions()
+	make := func(err error, session repo.Session) repo.ID {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return session.ID
+	}
+	fork := func(of repo.ID, namespace string) repo.ID {
+		made, err := s.Fork(ctx, of, 0, repo.NewSession{Namespace: namespace})
+		return make(err, made)
+	}
+	theirs, err := s.Create(ctx, repo.NewSession{Namespace: "theirs"})
+	parent := make(err, theirs)
+	spill(t, store, parent)
+	ours, second := fork(parent, "ours"), fork(parent, "theirs")
+	refused := func() {
+		t.Helper()
+		err := store.In("ours").Sessions().Redact(ctx, ours, []int64{0}, redactedBy)
+		if refused, is := errors.AsType[*repo.RefusedError](err); !is || refused.Kind != "session" {
+			t.Errorf("got %v", err)
+		}
+	}
+	refused()
+	if _, err := s.Delete(ctx, parent); err != nil {
+		t.Fatal(err)
+	}
+	refused() // it was theirs, and another fork has it
+	if err := store.In("theirs").Sessions().Redact(ctx, second, []int64{0}, redactedBy); err != nil {
+		t.Error(err)
+	}
+	if err := s.Redact(ctx, ours, []int64{0, 1}, redactedBy); !errors.Is(err, repo.ErrNotFound) {
+		t.Errorf("what the fork does not have: %v", err)
+	}
+	if found := spilledIn(t, store); slices.Contains(found, "messages") { // the parts of the deleted session are swept
+		t.Errorf("it is left in %v", found)
+	}
+}
+
+// In a caller's transaction of a higher level, a redaction sees what is committed, or is aborted.
+func TestRedactAtHigherLevels(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{})
+	ctx := t.Context()
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		session, err := store.Sessions().Create(ctx, repo.NewSession{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		spill(t, store, session.ID)
+		redact := func(meanwhile func() error) error {
+			return pgx.BeginTxFunc(ctx, store.Pool(), pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
+				if _, err := tx.Exec(ctx, "SELECT FROM messages LIMIT 1"); err != nil {
+					return err
+				}
+				if err := meanwhile(); err != nil {
+					t.Error(err)
+				}
+				return postgres.Bind(tx).Sessions().Redact(ctx, session.ID, []int64{0}, redactedBy)
+			})
+		}
+		if err := redact(func() error {
+			_, err := store.Sessions().Append(ctx, session.ID, repo.NewMessage{Role: repo.RoleUser, Content: "meanwhile"})
+			return err
+		}); !errors.Is(err, repo.ErrContention) {
+			t.Errorf("%s, beside an append: %v", level, err)
+		}
+		if err := redact(func() error { return nil }); err != nil {
+			t.Errorf("%s: %v", level, err)
+		}
+		if err := redact(func() error { return nil }); err != nil {
+			t.Errorf("%s, again: %v", level, err)
+		}
+	}
+	if found := spilledIn(t, store); len(found) > 0 {
+		t.Errorf("it is left in %v", found)
+	}
+}
