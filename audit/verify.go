@@ -441,7 +441,7 @@ func (v *verification) provePrunes() error {
 			return err
 		}
 		if err != nil || tlog.CheckTree(proof, stated.size, stated.root, v.report.Sealed, root) != nil {
-			v.wrong(BreakCheckpoint, "the tree of %d leaves does not begin with that of %d", stated.size, v.report.Sealed)
+			v.wrong(BreakCheckpoint, "the tree of %d leaves does not begin with the tree of %d", stated.size, v.report.Sealed)
 			return nil //nolint:nilerr // a finding, not a failure to read
 		}
 	}
@@ -481,7 +481,7 @@ func (v *verification) grow(leaf [32]byte) error {
 			return err
 		}
 		if root != at.root {
-			v.wrong(at.kind, "its root is not that of the leaves")
+			v.wrong(at.kind, "its root does not match the leaves")
 		}
 	}
 	return nil

@@ -66,7 +66,7 @@ func (k *Keeper) Reserve(ctx context.Context, request Request) (Reservation, err
 // answered as it is, with the reservation, if it is held, as that was stored; to be recognized after its end, or with
 // another request, it needs repo.Turn.Existing.
 //
-// Errors: errors of Reserve, and of Sessions.AppendTurn; NotFoundError of the kind "reservation", with the turn, if
+// Errors: as of Reserve, and of Sessions.AppendTurn; NotFoundError of the kind "reservation", with the turn, if
 // the turn was stored already and the reservation was settled, was released or has expired.
 func (k *Keeper) ReserveTurn(ctx context.Context, turn repo.Turn, request Request) (
 	repo.AppendedTurn, Reservation, error,

@@ -37,7 +37,7 @@ func (k *Keeper) Settle(ctx context.Context, r Reservation, use Use) (Settled, e
 	return settled, err
 }
 
-// Release gives back a reservation of which nothing was used. It may be repeated. Errors: errors of Settle,
+// Release gives back a reservation of which nothing was used. It may be repeated. Errors: as of Settle,
 // without ExceededError.
 func (k *Keeper) Release(ctx context.Context, r Reservation) error {
 	_, err := k.Settle(ctx, r, Use{})
@@ -45,7 +45,7 @@ func (k *Keeper) Release(ctx context.Context, r Reservation) error {
 }
 
 // SettleTurn is Settle in a turn: both are stored, in one commit, or neither. The turn is stored without a settlement
-// if the reservation was settled before. Errors: errors of Settle, and of Sessions.AppendTurn. Then nothing was stored.
+// if the reservation was settled before. Errors: as of Settle, and of Sessions.AppendTurn. Then nothing was stored.
 func (k *Keeper) SettleTurn(ctx context.Context, turn repo.Turn, r Reservation, use Use) (
 	repo.AppendedTurn, Settled, error,
 ) {

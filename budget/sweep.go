@@ -14,7 +14,7 @@ import (
 // under all of its limits at once. It also removes what Options.Keep says. It reads all that is kept under the names,
 // page by page. Several processes may sweep at the same time, and a sweep may be ended at any time.
 //
-// Errors: errors of State.List and State.Change, with the number so far.
+// Errors: as of State.List and State.Change, with the number so far.
 func (k *Keeper) Sweep(ctx context.Context, names ...string) (expired int, err error) {
 	now, err := k.clock.Now(ctx)
 	for i := 0; err == nil && i < len(names); i++ {

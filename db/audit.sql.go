@@ -490,8 +490,8 @@ WHERE session_holds.namespace = '' AND session_holds.owner = ''
     AND session_holds.session_id = '00000000-0000-0000-0000-000000000000'
 `
 
-// Index: session_holds_pkey. Begins the transaction of a batch. Those who make holds wait until it ends, and the next
-// statement sees the holds that it waited for. It reads the row that is always there: see TurnLimitWait.
+// Index: session_holds_pkey. Begins the transaction of a batch. New holds wait until it ends, and the next statement
+// sees the holds that it waited for. It reads the row that is always there: see TurnLimitWait.
 func (q *Queries) AuditPruneBegin(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, auditPruneBegin)
 	return err

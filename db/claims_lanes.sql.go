@@ -129,7 +129,7 @@ type PlanClaimableRow struct {
 
 // Index: plan_queue_namespace_phase_priority_since_idx, plan_queue_namespace_phase_action_name_priority_since_idx,
 // plan_claims_namespace_check_at_idx. Returns the lanes, by their places in the arguments from 1, in which a claim may
-// find something now, or within a second, after wait_micros. It is the poll of those who wait: a look-up in each lane.
+// find something now, or within a second, after wait_micros. It is the poll of waiting claims: a look-up in each lane.
 // The planner would turn EXISTS into a scan of the whole table, and does so without an order, too.
 func (q *Queries) PlanClaimable(ctx context.Context, db DBTX, arg PlanClaimableParams) ([]PlanClaimableRow, error) {
 	rows, err := db.Query(ctx, planClaimable,

@@ -20,7 +20,7 @@ WHERE namespace = '' AND owner = '' AND session_id = '00000000-0000-0000-0000-00
 `
 
 // Index: session_holds_pkey. Waits for the deletions under way, and keeps others waiting until the hold is committed.
-// Who finds the same time before and after it has locked the row has seen all holds.
+// A transaction that finds the same time before and after it has locked the row has seen all holds.
 func (q *Queries) HoldChange(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, holdChange)
 	return err
@@ -995,8 +995,8 @@ type SessionLockFreeRow struct {
 	Locked    bool
 }
 
-// Index: session_counters_pkey, sessions_pkey. The same of several sessions. It waits for nobody, and says which it has
-// locked.
+// Index: session_counters_pkey, sessions_pkey. The same of several sessions. It skips locked ones, and says which it
+// has locked.
 func (q *Queries) SessionLockFree(ctx context.Context, db DBTX, ids []pgtype.UUID) ([]SessionLockFreeRow, error) {
 	rows, err := db.Query(ctx, sessionLockFree, ids)
 	if err != nil {
@@ -1088,7 +1088,7 @@ WHERE r.session_id = (SELECT n.session_id FROM session_remains n ORDER BY n.sess
 RETURNING r.removed
 `
 
-// Index: session_remains_pkey. Removes up to max_rows of what is left of one session, that nobody else is at: see the
+// Index: session_remains_pkey. Removes up to max_rows of the remains of one session, whose row is unlocked: see the
 // trigger.
 func (q *Queries) SessionRemove(ctx context.Context, db DBTX, maxRows int64) (int64, error) {
 	row := db.QueryRow(ctx, sessionRemove, maxRows)

@@ -170,8 +170,8 @@ type TurnCheckWorkParams struct {
 	Openers    []pgtype.UUID
 }
 
-// Index: plans_pkey, streams_pkey or streams_open_key. Fails unless the plans were made, and the streams opened, by
-// those who have these ids.
+// Index: plans_pkey, streams_pkey or streams_open_key. Fails unless the plans were made, and the streams opened,
+// under these ids.
 func (q *Queries) TurnCheckWork(ctx context.Context, db DBTX, arg TurnCheckWorkParams) error {
 	_, err := db.Exec(ctx, turnCheckWork,
 		arg.PlanIds,
@@ -758,7 +758,7 @@ type TurnLockCountersRow struct {
 // the setting of that name, in milliseconds. other_level says that transactions are not read committed by default.
 // updated_at is what an append sets.
 //
-// hints are where the rows may be (null: nobody knows), and hint is where one is: see MessageAppendOne.
+// hints are where the rows may be (null: unknown), and hint is where one is: see MessageAppendOne.
 //
 // What a turn depends on is read by statements of the same transaction that come after the locks, so that they see what
 // was committed before.

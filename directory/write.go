@@ -43,7 +43,7 @@ func (d *Directory) Set(ctx context.Context, session repo.ID, edit Edit) (Entry,
 }
 
 // MarkRead says that the messages before the one with the sequence next are read. A mark only moves forwards: an older
-// window changes nothing. Errors: those of Set; InvalidError for a sequence that is negative, or behind the next one.
+// window changes nothing. Errors: as of Set; InvalidError for a sequence that is negative, or behind the next one.
 func (d *Directory) MarkRead(ctx context.Context, session repo.ID, next int64) (Entry, error) {
 	return d.change(ctx, session, func(found stored) (changes []repo.StateChange, entry Entry, err error) {
 		entry = found.Entry
@@ -92,7 +92,7 @@ func (d *Directory) change(ctx context.Context, id repo.ID,
 // stored, in one commit, or neither. With an ID set turn.Existing, too: a turn that is repeated after a lost answer has
 // other changes of state than it had, and is recognized all the same.
 //
-// Errors: those of Changes, and of Sessions.AppendTurn.
+// Errors: as of Changes, and of Sessions.AppendTurn.
 func (d *Directory) AppendTurn(ctx context.Context, turn repo.Turn, edit Edit) (repo.AppendedTurn, error) {
 	own := slices.Clip(turn.State)
 	if turn.Create != nil && turn.Create.Owner != d.owner {

@@ -39,7 +39,7 @@ func list(ctx context.Context, store repo.Repositories, session repo.ID, page re
 // effect without Policy.Sequence belongs to the first message with its call id, and is always listed if there is none.
 // Effects of other branches are listed by their sequences, too, and left out if these are lower.
 //
-// Errors: errors of List and of MessagesOfCall.
+// Errors: as of List and of MessagesOfCall.
 func Crossed(ctx context.Context, store repo.Repositories, session repo.ID, after int64) ([]Effect, error) {
 	_, crossed, err := parted(ctx, store, session, after)
 	return crossed, err
@@ -80,7 +80,7 @@ func parted(
 //
 // Sessions.Fork alone carries nothing: a call of the transcript would be a new effect of the fork.
 //
-// A fork that exists already is returned as it is. Errors: errors of Sessions.Fork and Crossed.
+// A fork that exists already is returned as it is. Errors: as of Sessions.Fork and Crossed.
 func Fork(
 	ctx context.Context, store repo.Store, id repo.ID, at int64, session repo.NewSession,
 ) (fork repo.Session, crossed []Effect, err error) {

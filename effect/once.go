@@ -76,7 +76,7 @@ type once struct {
 	doubt  bool      // it is sent with its key again, and may have happened before
 }
 
-// reserve commits that the effect is about to be sent. Errors: errors of write.
+// reserve commits that the effect is about to be sent. Errors: as of write.
 func (o *once) reserve(ctx context.Context, r *record) error {
 	if !r.From.IsZero() { // from here on it is the fork's own
 		r.FirstSent, r.Permitted = time.Time{}, false

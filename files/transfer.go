@@ -12,7 +12,7 @@ import (
 )
 
 // Export writes the bytes of a session's files as a tar, each once, under their hash. What is known of the files is in
-// the session's document (Sessions.Export). Errors: those of Open; w's own.
+// the session's document (Sessions.Export). Errors: as of Open; w's own.
 func (f *Files) Export(ctx context.Context, session repo.ID, w io.Writer) error {
 	found, err := all(ctx, f.store.State(), OfSession(session), "file/")
 	if err != nil {

@@ -81,8 +81,8 @@ SELECT (SELECT count(*) FROM page)::bigint AS found, count(*) FILTER (WHERE j.se
 FROM judged j;
 
 -- name: AuditPruneBegin :exec
--- Index: session_holds_pkey. Begins the transaction of a batch. Those who make holds wait until it ends, and the next
--- statement sees the holds that it waited for. It reads the row that is always there: see TurnLimitWait.
+-- Index: session_holds_pkey. Begins the transaction of a batch. New holds wait until it ends, and the next statement
+-- sees the holds that it waited for. It reads the row that is always there: see TurnLimitWait.
 SELECT audit_prune_begin('audit_holds') FROM session_holds
 WHERE session_holds.namespace = '' AND session_holds.owner = ''
     AND session_holds.session_id = '00000000-0000-0000-0000-000000000000';

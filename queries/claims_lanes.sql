@@ -132,7 +132,7 @@ LIMIT @max_rows;
 -- name: PlanClaimable :many
 -- Index: plan_queue_namespace_phase_priority_since_idx, plan_queue_namespace_phase_action_name_priority_since_idx,
 -- plan_claims_namespace_check_at_idx. Returns the lanes, by their places in the arguments from 1, in which a claim may
--- find something now, or within a second, after wait_micros. It is the poll of those who wait: a look-up in each lane.
+-- find something now, or within a second, after wait_micros. It is the poll of waiting claims: a look-up in each lane.
 -- The planner would turn EXISTS into a scan of the whole table, and does so without an order, too.
 SELECT n.place::bigint AS place, greatest(ceil(extract(epoch FROM w.since - statement_timestamp()) * 1000000),
     0)::bigint AS wait_micros

@@ -6,10 +6,10 @@
 -- already. The ledger of turns finds out which of these it is (repo/postgres/internal/write).
 --
 -- hint is where the counter row was when it was last written. Each append leaves a version of the row behind. While a
--- snapshot is open that may need them, nobody can remove them, and whoever looks the row up by the index steps over all
--- of them. If the row is elsewhere by now the index finds it. The UPDATE takes the version that the lock returned. If
--- somebody else has written it since the statement began, that is none that the statement sees, and there is no row in
--- the answer.
+-- snapshot is open that may need them, they cannot be removed, and a look-up of the row by the index steps over all of
+-- them. If the row is elsewhere by now the index finds it. The UPDATE takes the version that the lock returned. If
+-- another transaction has written it since the statement began, the statement does not see that version, and there is
+-- no row in the answer.
 --
 -- It does nothing in a transaction of another level than read committed, so that it can be sent without a statement
 -- that sets the level. updated_at, which is also the message's created_at, does not go backwards when the server's

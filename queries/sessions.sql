@@ -304,7 +304,7 @@ WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0
 
 -- name: HoldChange :exec
 -- Index: session_holds_pkey. Waits for the deletions under way, and keeps others waiting until the hold is committed.
--- Who finds the same time before and after it has locked the row has seen all holds.
+-- A transaction that finds the same time before and after it has locked the row has seen all holds.
 UPDATE session_holds
 SET created_at = greatest((created_at AT TIME ZONE 'UTC' + interval '1 microsecond') AT TIME ZONE 'UTC',
     statement_timestamp())
@@ -344,8 +344,8 @@ JOIN sessions s ON s.id = c.session_id
 WHERE c.session_id = @id FOR UPDATE;
 
 -- name: SessionLockFree :many
--- Index: session_counters_pkey, sessions_pkey. The same of several sessions. It waits for nobody, and says which it has
--- locked.
+-- Index: session_counters_pkey, sessions_pkey. The same of several sessions. It skips locked ones, and says which it
+-- has locked.
 WITH locked AS MATERIALIZED (
     SELECT c.session_id FROM session_counters c JOIN sessions s ON s.id = c.session_id
     WHERE c.session_id = ANY (@ids::uuid[]) FOR UPDATE SKIP LOCKED
@@ -404,7 +404,7 @@ FROM counted n;
 SELECT coalesce((SELECT true FROM session_remains r ORDER BY r.session_id LIMIT 1), false)::boolean;
 
 -- name: SessionRemove :one
--- Index: session_remains_pkey. Removes up to max_rows of what is left of one session, that nobody else is at: see the
+-- Index: session_remains_pkey. Removes up to max_rows of the remains of one session, whose row is unlocked: see the
 -- trigger.
 UPDATE session_remains r SET batch = @max_rows::bigint
 WHERE r.session_id = (SELECT n.session_id FROM session_remains n ORDER BY n.session_id LIMIT 1 FOR UPDATE SKIP LOCKED)

@@ -20,7 +20,7 @@ SELECT FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
 -- the setting of that name, in milliseconds. other_level says that transactions are not read committed by default.
 -- updated_at is what an append sets.
 --
--- hints are where the rows may be (null: nobody knows), and hint is where one is: see MessageAppendOne.
+-- hints are where the rows may be (null: unknown), and hint is where one is: see MessageAppendOne.
 --
 -- What a turn depends on is read by statements of the same transaction that come after the locks, so that they see what
 -- was committed before.
@@ -411,8 +411,8 @@ FROM asked a
 RETURNING id, fence, opened_at, expires_at;
 
 -- name: TurnCheckWork :exec
--- Index: plans_pkey, streams_pkey or streams_open_key. Fails unless the plans were made, and the streams opened, by
--- those who have these ids.
+-- Index: plans_pkey, streams_pkey or streams_open_key. Fails unless the plans were made, and the streams opened,
+-- under these ids.
 SELECT rows_left_out('plans')
 WHERE (SELECT count(*) FROM unnest((SELECT @plan_ids::uuid[])) AS n (id),
     LATERAL (SELECT FROM plans WHERE plans.id = n.id LIMIT 1) AS p)

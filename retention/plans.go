@@ -12,7 +12,7 @@ import (
 // one transaction. A plan's worker learns of it at its next call. cause needs a Reason, and has no Version and no
 // Fence. In a view the plans of other namespaces stay. Sessions().Delete alone leaves all plans as they are.
 //
-// Errors: errors of Sessions().Delete, and InvalidError for a cause that a cancellation refuses. Then nothing is
+// Errors: as of Sessions().Delete, and InvalidError for a cause that a cancellation refuses. Then nothing is
 // changed.
 func DeleteWithPlans(
 	ctx context.Context, store repo.Store, id repo.ID, cause repo.Cause, conditions ...repo.DeleteIf,

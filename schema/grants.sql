@@ -88,8 +88,8 @@ GRANT INSERT (id, document, reason) ON audit_quarantine TO :"application", :"aud
 -- Recording an entry looks for pruned ones here.
 GRANT SELECT ON audit_leaves TO :"application";
 
--- The rules of the tables, and what statements call. Everybody may execute functions, unless the
--- default privileges of the owner say otherwise.
+-- The rules of the tables, and what statements call. Every role may execute functions, unless
+-- the default privileges of the owner say otherwise.
 GRANT EXECUTE ON FUNCTION sessions_valid, messages_valid, session_path, session_tail, session_since, session_needed,
 session_held, session_in_use, state_scopes_valid, state_values_valid, leases_valid, actions_valid,
     plans_valid, plan_history_valid, plan_claims_valid, streams_valid, audit_entries_valid, audit_new_id,

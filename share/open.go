@@ -21,7 +21,7 @@ type Show struct {
 // Shared is a page of what a link shows.
 type Shared struct {
 	Link
-	Messages []repo.Message // ascending, of the transcript; those of the fork's parents have its id, too
+	Messages []repo.Message // ascending, of the transcript; messages of the fork's parents have its id, too
 	Next     int64          // the From of the next page, if More
 	More     bool
 }

@@ -328,7 +328,7 @@ func (r *Reader) readNext() (message repo.Message, err error) {
 	message.Follows, message.Kind = follows, m.Kind
 	if bare := rules.Redacted(message); m.Kind == repo.KindRedacted && !rules.IsRedaction(message) &&
 		(m.Content != bare.Content || m.Payload != nil || m.Tokens != 0) {
-		return message, r.fault(place, "kind", "is that of redacted messages, but there is more of it", nil)
+		return message, r.fault(place, "kind", "is reserved for redacted messages, but the message has more", nil)
 	}
 	return message, nil
 }
@@ -453,7 +453,7 @@ func (r *Reader) readChecksum(line []byte) error {
 	case !bytes.HasPrefix(line, []byte(checksumBegin)):
 		return r.fault("", "", notWritten, nil)
 	case !bytes.Equal(line, want):
-		return r.fault(place, "", "is not that of the document, which was changed or damaged", nil)
+		return r.fault(place, "", "does not match the document, which was changed or damaged", nil)
 	}
 	_, err := r.source.ReadByte()
 	if err == nil {

@@ -46,8 +46,8 @@ type TurnRows struct {
 	Usage      repo.Usage
 	Budget     *repo.Cost
 	AddedUsage *repo.Usage
-	// Versions are those of State.Scopes, and Values those of the keys of State.Changes (nil: there is none), in their
-	// order.
+	// Versions are the versions of State.Scopes, and Values the values of the keys of State.Changes (nil: there is
+	// none), in their order.
 	Versions []int64
 	Values   []*repo.StateValue
 	// Now is the time of the change.

@@ -15,8 +15,8 @@ const keyedAttempts = 10
 
 // ByKey finds the session with this key and returns what do does with its id. If do returns
 // that this session does not exist, since it was deleted meanwhile, ByKey does so again with
-// the one that has the key then: so each call may be about another session. Errors: those of
-// do and of Sessions.Find; NotFoundError with the key.
+// the session that has the key then: so each call may be about another session. Errors:
+// errors of do and of Sessions.Find; NotFoundError with the key.
 func ByKey[T any](ctx context.Context, sessions repo.Sessions, key repo.SessionKey,
 	do func(id repo.ID) (T, error),
 ) (result T, err error) {
@@ -41,10 +41,10 @@ func isMissing(err error, session repo.ID) bool {
 }
 
 // ReadByKey returns the session with this key with its last messages, or with all of them
-// if last is 0, its own state, and shared ones. However many messages there are, and
-// however large they are, all that are asked for are returned: those that are too much
-// for one Sessions.Read are read one chunk after the other. The session, its messages and
-// the states are as they were at one moment all the same, since messages never change.
+// if last is 0, its own state, and shared ones. However many and large the messages are,
+// all that are asked for are returned: what is too much for one Sessions.Read is read
+// chunk by chunk. The session, its messages and the states are as they were at one moment
+// all the same, since messages never change.
 func ReadByKey(ctx context.Context, sessions repo.Sessions, key repo.SessionKey, last int,
 	scopes ...string,
 ) (repo.SessionSnapshot, []repo.ScopeState, error) {
@@ -75,8 +75,8 @@ func ReadByKey(ctx context.Context, sessions repo.Sessions, key repo.SessionKey,
 	return *snapshot.Sessions[0], snapshot.Scopes, nil
 }
 
-// earlierThan returns the messages before those of a snapshot that belong to the last ones, or
-// to all if last is 0.
+// earlierThan returns the messages before a snapshot's that belong to the last ones, or to all
+// if last is 0.
 func earlierThan(ctx context.Context, sessions repo.Sessions, of *repo.SessionSnapshot,
 	last int,
 ) (earlier []repo.Message, err error) {

@@ -1,6 +1,6 @@
 package main
 
-// Approvals: one outcome, by whoever may, used once for what was asked.
+// Approvals: one outcome, by a decider, used once for what was asked.
 var approvalMutants = []mutant{
 	{"approvals/who is first is not looked at", in("approval", "record.changes", never("conditions")), test("approval", "TestApprovals/TwoDecide")},
 	{"approvals/a seal that is not compared", in("approval", "load", always("found.Sum")), test("approval", "TestApprovals/Changed")},

@@ -1,6 +1,6 @@
 package main
 
-// Inspector: nobody sees what is not theirs, and nothing is shown unrecorded.
+// Inspector: a viewer sees only what is theirs, and each view is recorded.
 var inspectorMutants = []mutant{
 	{"inspector/contents for whoever may not read them", in("inspect", "look.content", never("shown")), test("inspect", "TestContents")},
 	{"inspector/contents that are not recorded", in("inspect", "look.contents", never("l.access.Contents")), test("inspect", "TestContents")},

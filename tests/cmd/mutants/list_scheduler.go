@@ -2,7 +2,7 @@ package main
 
 const inScheduler = "repo/postgres/internal/scheduler"
 
-// The queues of appends: order, withdrawal, and who waits for whom.
+// The queues of appends: order, withdrawal, and which waits for which.
 var schedulerMutants = []mutant{
 	{"scheduler/submitted without the lock", in(inScheduler, "Scheduler.accept", unlocked("s.mu")), raced(test(inScheduler, "TestRandom"))},
 	{"scheduler/withdrawn, and carried out", in(inScheduler, "Scheduler.withdraw", dropCall("q.room.leave")), test(inScheduler, "(TestWithdraw|TestRandom)")},

@@ -66,8 +66,8 @@ func (p *Appender) Close() {
 	p.scopes.close()
 }
 
-// A group makes a write, or says what is in its way. That is for the caller to clear, who holds up
-// nobody meanwhile, and submits it again.
+// A group makes a write, or says what is in its way. The caller clears that, delaying no other
+// write meanwhile, and submits it again.
 var (
 	// errNoScope: a scope's row does not exist, and another transaction is creating it.
 	errNoScope = errors.New("the scope has no row")
