@@ -13,7 +13,7 @@ import (
 // Request asks for a reservation.
 type Request struct {
 	// ID is the idempotency key, of 1 to repo.MaxNameBytes bytes, unique under each name of the limits as long as the
-	// reservation is there. A turn's id will do.
+	// reservation is there: two calls with one ID reserve once. A turn's id needs its session's key before it (JoinKey).
 	ID     string
 	Limits []Limit       // 1 to MaxLimits, of which no two count the same
 	Most   Amount        // the worst case

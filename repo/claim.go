@@ -9,8 +9,8 @@ type Claim struct {
 	Namespaces    []string // none: DefaultNamespace, also if Actions have others
 	AllNamespaces bool     // any; Namespaces must be empty
 	// Actions and Phases: none means any. Actions are named as for Use: of the view, or of DefaultNamespace (with
-	// AllNamespaces also of each plan's namespace), or "acme/answer". There are at most 1,000 pairs of a namespace
-	// and an action.
+	// AllNamespaces also of each plan's namespace), or "acme/answer". At most 1,000 pairs of a namespace and an action
+	// are named.
 	Actions []string
 	Phases  []Phase
 	TTL     time.Duration // of the leases: see NewLease.TTL

@@ -54,7 +54,9 @@ func invalid(field, reason string, args ...any) *InvalidError {
 
 // NotFoundError names what does not exist.
 type NotFoundError struct {
-	Kind      string // "session", "message", "turn", "plan", "action", "state", "stream", "lease" or "audit entry"
+	// "session", "message", "turn", "plan", "action", "state", "stream", "lease" or "audit entry"; of packages on top also
+	// others, such as "reservation"
+	Kind      string
 	ID        ID     // zero: it was requested by its name
 	Name      string // the key of a session, a stream or a value of state, or the name of an action
 	Namespace string // of a session's key

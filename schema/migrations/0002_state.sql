@@ -73,8 +73,9 @@ CREATE TABLE state_values (
     CONSTRAINT state_values_check CHECK (state_values_valid(key, value, version))
 ) WITH (fillfactor = 70);
 
--- Keeps the bytes of files. A row has as many as are kept in its page,
--- uncompressed, since most are compressed already: elsewhere they would be four rows and an entry of an index each.
+-- A piece of the bytes of a file (package files).
+-- A row has as many bytes as stay in its page, uncompressed, since most are compressed already: elsewhere they would be
+-- four rows and an entry of an index each.
 CREATE TABLE file_chunks (
     namespace text    NOT NULL,
     blob      text    COLLATE "C" NOT NULL,
