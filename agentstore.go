@@ -125,8 +125,7 @@ func (s *Store) Close() error {
 //     *schema.GapError, *schema.UnknownVersionError), for a table, type or
 //     function that has the name of one of its own (*schema.ExistsError), or for a
 //     setting that it does not work with (*schema.SettingError);
-//   - repo.ErrConflict for pool options other than those with which the database is
-//     open;
+//   - repo.ErrConflict for pool options that differ from the open database's;
 //   - repo.InvalidError in a transaction of a store on the same pool (InTx of
 //     repo.Store).
 //

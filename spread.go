@@ -203,7 +203,7 @@ func read[V any](ctx context.Context, state repo.State, scope repo.Scope, key st
 	return value, nil
 }
 
-// give gives a key a value unless it has one, and returns the one that it has then.
+// give gives a key a value unless it has one, and returns its value then.
 func give[V any](ctx context.Context, state repo.State, scope repo.Scope, key string, value V) (V, error) {
 	text, err := json.Marshal(value)
 	if err != nil {

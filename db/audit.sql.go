@@ -581,8 +581,8 @@ type AuditRecordRow struct {
 }
 
 // Index: audit_entries_pkey, audit_leaves_entry_id_key. Records the entries that are new, by their ids, unless one has
-// the id of another entry: differs is then the first such place from 1. known counts those that were there, also those
-// that have been pruned since: of these, and of fields that were erased, no more can be compared. If an entry is
+// the id of another entry: differs is then the first such place from 1. known counts the entries that were there, also
+// ones that have been pruned since: of these, and of fields that were erased, no more can be compared. If an entry is
 // neither written nor known, another transaction recorded it meanwhile, which this statement does not see, or a trigger
 // left it out. With whole the statement fails then, so that nothing is written. An empty text or a zero uuid stands for
 // null.

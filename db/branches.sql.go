@@ -244,7 +244,7 @@ FROM (
 ) AS r
 `
 
-// Index: none, but those of session_needed. How many messages of a session that was deleted its forks have.
+// Index: none, but session_needed's. How many messages of a deleted session its forks have.
 func (q *Queries) ForkKept(ctx context.Context, db DBTX, id pgtype.UUID) (int64, error) {
 	row := db.QueryRow(ctx, forkKept, id)
 	var column_1 int64

@@ -297,7 +297,7 @@ type PlanClaimTellParams struct {
 	Actors      []string
 }
 
-// Index: plans_pkey. The entries of the same, those of a plan in their order.
+// Index: plans_pkey. The entries of the same, each plan's in their order.
 func (q *Queries) PlanClaimTell(ctx context.Context, db DBTX, arg PlanClaimTellParams) error {
 	_, err := db.Exec(ctx, planClaimTell,
 		arg.Now,

@@ -86,7 +86,7 @@ type LeaseListRow struct {
 
 // Index: leases_pkey or leases_namespace_owner_kind_name_idx, sessions_pkey, plans_pkey or plans_root_id_id_key. The
 // query is rewritten before it is sent: see audit_lists.sql. view: the lease of a session or a plan is in the namespace
-// local, whatever that of the session or the plan is, which decides.
+// local; the namespace of the session or the plan decides.
 func (q *Queries) LeaseList(ctx context.Context, db DBTX, arg LeaseListParams) ([]LeaseListRow, error) {
 	rows, err := db.Query(ctx, leaseList,
 		arg.Namespace,

@@ -193,9 +193,9 @@ type SessionListMovedRow struct {
 	NextSequence int64
 }
 
-// Index: session_counters_pkey. Returns those of the sessions whose next sequence is not the given one, with the actual
-// one, or -1 if they do not exist. It is the poll of followers of sessions: a look-up of each counter row, and an empty
-// answer where nothing is new.
+// Index: session_counters_pkey. Returns the sessions whose next sequence is not the given one, with the actual one, or
+// -1 if they do not exist. It is the poll of followers of sessions: a look-up of each counter row, and an empty answer
+// where nothing is new.
 func (q *Queries) SessionListMoved(ctx context.Context, db DBTX, arg SessionListMovedParams) ([]SessionListMovedRow, error) {
 	rows, err := db.Query(ctx, sessionListMoved, arg.Ids, arg.NextSequences)
 	if err != nil {

@@ -38,7 +38,7 @@ type PlanLimitListRow struct {
 }
 
 // Index: plan_limits_pkey, plan_claims_namespace_check_at_idx. The limits behind a place, with the number of plans that
-// are claimed; in a view those of its namespace.
+// are claimed; in a view its namespace's.
 func (q *Queries) PlanLimitList(ctx context.Context, db DBTX, arg PlanLimitListParams) ([]PlanLimitListRow, error) {
 	rows, err := db.Query(ctx, planLimitList,
 		arg.Namespace,

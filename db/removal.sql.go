@@ -102,8 +102,8 @@ type AuditQuarantineForgetParams struct {
 	Without bool
 }
 
-// Index: none: there should be no entries in quarantine. Those that quote a name, and one of the
-// members with their namespace.
+// Index: none: there should be no entries in quarantine. Deletes entries that quote a name, and
+// one of the members with their namespace.
 func (q *Queries) AuditQuarantineForget(ctx context.Context, db DBTX, arg AuditQuarantineForgetParams) (int64, error) {
 	result, err := db.Exec(ctx, auditQuarantineForget, arg.Quoted, arg.Members, arg.Without)
 	if err != nil {
@@ -330,7 +330,7 @@ WHERE n.namespace <> ''
 `
 
 // Index: sessions_namespace_created_at_idx, state_scopes_namespace_name_key, leases_pkey. Each namespace is looked up
-// from the one before. The order of those of leases is that of their bytes.
+// from the one before. Leases' namespaces are in the order of their bytes.
 func (q *Queries) NamespacesOfAll(ctx context.Context, db DBTX) ([]string, error) {
 	rows, err := db.Query(ctx, namespacesOfAll)
 	if err != nil {
@@ -543,9 +543,9 @@ type SessionCountIdleRow struct {
 
 // Index: session_holds_pkey, session_activity_namespace_active_at_idx, sessions_pkey. Counts the sessions of namespaces
 // that nothing was appended to since the minute of a time, and for how long it is over for the first one. Of the first
-// 10,001 it leaves out those that a hold keeps, or that are in use, and does not look for others in their place: what
-// it reads is bounded. The constant tells the planner. session_held, of which the conditions are, would take more than
-// twice as long.
+// 10,001 it leaves out sessions that a hold keeps, or that are in use, and does not look for others in their place:
+// what it reads is bounded. The constant tells the planner. session_held, of which the conditions are, would take more
+// than twice as long.
 func (q *Queries) SessionCountIdle(ctx context.Context, db DBTX, arg SessionCountIdleParams) (SessionCountIdleRow, error) {
 	row := db.QueryRow(ctx, sessionCountIdle, arg.Namespaces, arg.Sinces)
 	var i SessionCountIdleRow

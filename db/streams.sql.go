@@ -361,8 +361,8 @@ type StreamListMovedRow struct {
 	NextSequence int64
 }
 
-// Index: streams_pkey, stream_parts_pkey, backwards. SessionListMoved for streams: returns those whose next sequence is
-// not the given one, with the actual one, and those that have ended, expired or are missing, with -1.
+// Index: streams_pkey, stream_parts_pkey, backwards. SessionListMoved for streams: returns the streams whose next
+// sequence is not the given one, with the actual one, and streams that have ended, expired or are missing, with -1.
 func (q *Queries) StreamListMoved(ctx context.Context, db DBTX, arg StreamListMovedParams) ([]StreamListMovedRow, error) {
 	rows, err := db.Query(ctx, streamListMoved, arg.Ids, arg.NextSequences)
 	if err != nil {
@@ -630,8 +630,8 @@ type StreamOpenRow struct {
 // Index: streams_namespace_key_began_key, backwards, streams_open_key, session_counters_pkey. Begins a stream, or goes
 // on with the one that is open. It returns no row if that has just expired. The fence of a call of Open that is sent
 // twice, after an answer was lost, is taken once. At a higher isolation level the newest stream may be another one by
-// now: the next fence is also after that of the row that is locked. It returns no row, either, if there is no such
-// session, or the stream that is open is of another one.
+// now: the next fence is also after the locked row's. It returns no row, either, if there is no such session, or the
+// stream that is open is of another one.
 func (q *Queries) StreamOpen(ctx context.Context, db DBTX, arg StreamOpenParams) (StreamOpenRow, error) {
 	row := db.QueryRow(ctx, streamOpen,
 		arg.ID,

@@ -63,7 +63,7 @@ func (d *Directory) Scopes(ctx context.Context) (names []string, err error) {
 
 // Sweep removes the entries of sessions that are deleted, of one page of up to page.Limit entries, by their ids, and
 // returns how many there were, and the Next of the page: empty after the last one. Nothing needs it but Counts, and the
-// room. It may run in several processes at once. Errors: InvalidError; those of State and of Sessions.Read.
+// room. It may run in several processes at once. Errors: InvalidError; errors of State and of Sessions.Read.
 func (d *Directory) Sweep(ctx context.Context, page repo.Page) (removed int, next string, err error) {
 	list, err := d.store.State().List(ctx, repo.Scope{Name: d.scope}, repo.JoinKey(indexAll, ""), page)
 	if err != nil || len(list.Values) == 0 {

@@ -47,7 +47,7 @@ const (
 // A page reads at most 1,000 keys of an index for each star, tag and word, and then either the sessions that these
 // find, up to 1,000, or up to 8 pages of sessions by activity; and their entries. It writes nothing.
 //
-// Errors: InvalidError; those of Sessions.List, Sessions.Read and State.
+// Errors: InvalidError; errors of Sessions.List, Sessions.Read and State.
 func (d *Directory) List(ctx context.Context, selection Selection, page repo.Page) (Listing, error) {
 	if err := selection.check(page.Limit); err != nil {
 		return Listing{}, err

@@ -37,8 +37,8 @@ const (
 // Access is what a viewer may see and do. The zero value is nothing.
 type Access struct {
 	Viewer string // the viewer's name, of 1 to repo.MaxNameBytes; required
-	// Namespace is the tenant's, outside of which nothing is found. It needs a store with a method In, as those of this
-	// module have.
+	// Namespace is the tenant's, outside of which nothing is found. It needs a store with a method In, as this module's
+	// stores have.
 	Namespace     string
 	AllNamespaces bool // instead of Namespace: everything, and the pages about the process and the database
 	// Contents: messages, metadata, values of state, parts of streams, details of the audit trail, of approvals subjects,

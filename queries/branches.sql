@@ -56,7 +56,7 @@ SELECT EXISTS (SELECT FROM session_branches b WHERE b.session_id = @session_id A
     AND b.base = @base::bigint);
 
 -- name: ForkKept :one
--- Index: none, but those of session_needed. How many messages of a session that was deleted its forks have.
+-- Index: none, but session_needed's. How many messages of a deleted session its forks have.
 SELECT coalesce(sum(greatest(0, r.high - greatest(r.low - 1, r.before))), 0)::bigint
 FROM (
     SELECT n.low, n.high, coalesce(max(n.high) OVER (ORDER BY n.low, n.high ROWS BETWEEN UNBOUNDED PRECEDING

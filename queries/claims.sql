@@ -3,9 +3,9 @@
 -- others write it. Nothing waits for a lock.
 --
 -- The plan of a statement is made once: to make it takes longer than to run it. PlanByIndex asks for that. Without it,
--- in a caller's transaction, a plan for any arguments must not look dearer than one for those of a call: so arguments
--- are hidden behind SELECT. Of a limit that it does not know the planner expects a tenth of what is there, and would
--- join the whole queue. So within it stands the largest that one claim may have.
+-- in a caller's transaction, a plan for any arguments must not look dearer than one for a call's: so arguments are
+-- hidden behind SELECT. Of a limit that it does not know the planner expects a tenth of what is there, and would join
+-- the whole queue. So within it stands the largest that one claim may have.
 
 -- name: PlanByIndex :exec
 -- Index: none. Comes before statements on plans, in a transaction that has nothing else. The server keeps their plans

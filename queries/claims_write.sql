@@ -85,7 +85,7 @@ SELECT d.id, d.version, d.transition, d.phase, d.from_state, d.phase, d.to_state
 d.updated_at FROM done d;
 
 -- name: PlanClaimTell :exec
--- Index: plans_pkey. The entries of the same, those of a plan in their order.
+-- Index: plans_pkey. The entries of the same, each plan's in their order.
 WITH done AS MATERIALIZED (
     SELECT n.id, n.version, n.transition, n.from_state, n.to_state, n.actor, p.phase, p.namespace
     FROM ROWS FROM (

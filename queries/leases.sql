@@ -146,7 +146,7 @@ WHERE l.namespace = old.namespace AND l.kind = old.kind AND l.name = old.name;
 -- name: LeaseList :many
 -- Index: leases_pkey or leases_namespace_owner_kind_name_idx, sessions_pkey, plans_pkey or plans_root_id_id_key. The
 -- query is rewritten before it is sent: see audit_lists.sql. view: the lease of a session or a plan is in the namespace
--- local, whatever that of the session or the plan is, which decides.
+-- local; the namespace of the session or the plan decides.
 SELECT l.kind, l.name, l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at,
 (l.expires_at <= statement_timestamp())::boolean AS expired
 FROM leases l

@@ -36,9 +36,9 @@ FROM (
 WHERE f.sequence IS NULL OR f.total - f.bytes < @max_bytes::bigint ORDER BY f.place, f.sequence;
 
 -- name: SessionListMoved :many
--- Index: session_counters_pkey. Returns those of the sessions whose next sequence is not the given one, with the actual
--- one, or -1 if they do not exist. It is the poll of followers of sessions: a look-up of each counter row, and an empty
--- answer where nothing is new.
+-- Index: session_counters_pkey. Returns the sessions whose next sequence is not the given one, with the actual one, or
+-- -1 if they do not exist. It is the poll of followers of sessions: a look-up of each counter row, and an empty answer
+-- where nothing is new.
 SELECT n.id::uuid AS id, coalesce(c.next_sequence, -1)::bigint AS next_sequence
 FROM ROWS FROM (unnest((SELECT @ids::uuid[])), unnest((SELECT @next_sequences::bigint[]))) AS n (id, next_sequence)
 LEFT JOIN LATERAL (

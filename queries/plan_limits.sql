@@ -12,7 +12,7 @@ SELECT count(*) FROM stored;
 
 -- name: PlanLimitList :many
 -- Index: plan_limits_pkey, plan_claims_namespace_check_at_idx. The limits behind a place, with the number of plans that
--- are claimed; in a view those of its namespace.
+-- are claimed; in a view its namespace's.
 SELECT l.namespace, l.action_name, l.at_once, (
     SELECT count(*) FROM plan_claims c WHERE c.namespace = l.namespace
         AND (l.action_name = '' OR c.action_name = l.action_name)

@@ -30,9 +30,9 @@ FROM (SELECT session_held(NULL, t.session_id) AS held FROM session_turns t WHERE
 -- name: SessionCountIdle :one
 -- Index: session_holds_pkey, session_activity_namespace_active_at_idx, sessions_pkey. Counts the sessions of namespaces
 -- that nothing was appended to since the minute of a time, and for how long it is over for the first one. Of the first
--- 10,001 it leaves out those that a hold keeps, or that are in use, and does not look for others in their place: what
--- it reads is bounded. The constant tells the planner. session_held, of which the conditions are, would take more than
--- twice as long.
+-- 10,001 it leaves out sessions that a hold keeps, or that are in use, and does not look for others in their place:
+-- what it reads is bounded. The constant tells the planner. session_held, of which the conditions are, would take more
+-- than twice as long.
 SELECT count(*) AS sessions, coalesce(extract(epoch FROM max(i.since - i.active_at)), 0)::float8 AS seconds
 FROM (
     SELECT a.session_id, a.active_at, n.namespace, n.since
@@ -274,8 +274,8 @@ SELECT (coalesce((SELECT true FROM session_remains r ORDER BY r.session_id LIMIT
     ))::boolean;
 
 -- name: AuditQuarantineForget :execrows
--- Index: none: there should be no entries in quarantine. Those that quote a name, and one of the
--- members with their namespace.
+-- Index: none: there should be no entries in quarantine. Deletes entries that quote a name, and
+-- one of the members with their namespace.
 DELETE FROM audit_quarantine q
 WHERE position(@quoted::bytea IN q.document) > 0
     AND (cardinality(@members::bytea[]) = 0 OR EXISTS (SELECT FROM unnest(@members::bytea[]) AS n (member)
@@ -284,7 +284,7 @@ WHERE position(@quoted::bytea IN q.document) > 0
 
 -- name: NamespacesOfAll :many
 -- Index: sessions_namespace_created_at_idx, state_scopes_namespace_name_key, leases_pkey. Each namespace is looked up
--- from the one before. The order of those of leases is that of their bytes.
+-- from the one before. Leases' namespaces are in the order of their bytes.
 WITH RECURSIVE own AS (
     SELECT ''::text AS namespace
     UNION ALL

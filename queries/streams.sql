@@ -60,8 +60,8 @@ WHERE s.namespace = @namespace AND s.key = @key AND s.status = 'open' AND s.expi
 -- Index: streams_namespace_key_began_key, backwards, streams_open_key, session_counters_pkey. Begins a stream, or goes
 -- on with the one that is open. It returns no row if that has just expired. The fence of a call of Open that is sent
 -- twice, after an answer was lost, is taken once. At a higher isolation level the newest stream may be another one by
--- now: the next fence is also after that of the row that is locked. It returns no row, either, if there is no such
--- session, or the stream that is open is of another one.
+-- now: the next fence is also after the locked row's. It returns no row, either, if there is no such session, or the
+-- stream that is open is of another one.
 WITH newest AS (
     SELECT s.fence FROM streams s
     WHERE s.namespace = @namespace AND s.key = @key
@@ -230,8 +230,8 @@ WHERE f.sequence IS NULL OR f.total - f.size < @max_bytes::bigint
 ORDER BY f.place, f.sequence;
 
 -- name: StreamListMoved :many
--- Index: streams_pkey, stream_parts_pkey, backwards. SessionListMoved for streams: returns those whose next sequence is
--- not the given one, with the actual one, and those that have ended, expired or are missing, with -1.
+-- Index: streams_pkey, stream_parts_pkey, backwards. SessionListMoved for streams: returns the streams whose next
+-- sequence is not the given one, with the actual one, and streams that have ended, expired or are missing, with -1.
 SELECT n.id::uuid AS id, (CASE WHEN s.lives THEN s.next_sequence ELSE -1 END)::bigint AS next_sequence
 FROM ROWS FROM (unnest((SELECT @ids::uuid[])), unnest((SELECT @next_sequences::bigint[]))) AS n (id, next_sequence)
 LEFT JOIN LATERAL (

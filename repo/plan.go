@@ -27,7 +27,7 @@ type Plan struct {
 	Keep             time.Duration
 	Description      string
 	DefinitionOfDone string  // rendered when the plan was created
-	Phases           []Phase // those of the action when the plan was made; none: all three
+	Phases           []Phase // the action's when the plan was made; none: all three
 	Stage
 	// Arguments are in the order of the action. Invariants are the action's, then the use's.
 	Projects   []ProjectLink

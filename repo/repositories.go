@@ -69,8 +69,8 @@ type Sessions interface {
 	// stored one is answered as before, and brings nothing back. The message of a fork and of the session that it is of
 	// is one, and goes from both, and from all other forks.
 	//
-	// The streams of the session, and of those whose messages these are, expire. Each of them that exists gets a message
-	// of KindRedacted, so that followers learn of it, and windows leave it out; followers of other forks do at their next
+	// The streams of the session, and of its messages' own sessions, expire. Each of them that exists gets a message of
+	// KindRedacted, so that followers learn of it, and windows leave it out; followers of other forks do at their next
 	// read. The audit trail gets an entry with the Actor and the Reason of by, which is required; nothing else of by is
 	// set. Messages that are redacted already change nothing. Errors: NotFoundError of the first message that the session
 	// does not have; RefusedError of the kinds "hold" and, in a view, for a message of another namespace, "session".

@@ -178,7 +178,7 @@ func distribute(ctx context.Context, db *sql.DB) error {
 	return tx.Commit()
 }
 
-// triggers returns the statements that turn those of the schema off, and on again.
+// triggers returns the statements that turn the schema's triggers off, and on again.
 func triggers(ctx context.Context, tx *sql.Tx) (off, on []string, err error) {
 	rows, err := tx.QueryContext(ctx, triggersSQL)
 	if err != nil {

@@ -52,7 +52,7 @@ GRANT SELECT, INSERT, DELETE, UPDATE (created_at, digest) ON session_turns TO :"
 -- A trigger moves it, with the owner's rights.
 GRANT SELECT, INSERT ON session_activity TO :"application";
 GRANT SELECT, INSERT ON session_ids TO :"application";
--- A trigger removes what is left, with the owner's rights.
+-- A trigger removes the rest, with the owner's rights.
 GRANT SELECT, UPDATE (batch) ON session_remains TO :"application";
 -- A hold is never changed, but for what deletions lock.
 GRANT SELECT, INSERT, DELETE, UPDATE (created_at) ON session_holds TO :"application";

@@ -8,7 +8,7 @@ import (
 )
 
 // List returns a page of an owner's links, the newest first, also expired ones. It may be short: Next says whether
-// there are others. Errors: InvalidError; those of Sessions.List and of Sessions.Read.
+// there are others. Errors: InvalidError; errors of Sessions.List and of Sessions.Read.
 func (l *Links) List(ctx context.Context, owner string, page repo.Page) (links repo.List[Link], err error) {
 	if owner == "" {
 		return links, &repo.InvalidError{Field: "owner", Reason: "is empty"}
@@ -39,7 +39,7 @@ func (l *Links) List(ctx context.Context, owner string, page repo.Page) (links r
 }
 
 // Revoke ends a link of an owner's: from then on each Open refuses it. Its fork is deleted, unless a legal hold keeps
-// that. Errors: NotFoundError if the owner has no such link, also when it was revoked; those of State.Change and of
+// that. Errors: NotFoundError if the owner has no such link, also when it was revoked; errors of State.Change and of
 // Sessions.Delete, after which it should be repeated.
 func (l *Links) Revoke(ctx context.Context, owner string, id repo.ID) error {
 	fork, err := l.store.Sessions().Get(ctx, id)

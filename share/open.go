@@ -28,7 +28,7 @@ type Shared struct {
 
 // Open returns what the link of a token shows, by one read. A token that is malformed or unknown, and one whose link
 // has expired, was revoked or was deleted or erased with its owner, all have the same error: NotFoundError of the kind
-// "link". Other errors: InvalidError for show; those of Sessions.Read.
+// "link". Other errors: InvalidError for show; errors of Sessions.Read.
 func (l *Links) Open(ctx context.Context, token string, show Show) (shared Shared, err error) {
 	switch {
 	case show.From < 0:

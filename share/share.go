@@ -77,7 +77,7 @@ func errNone() error { return &repo.NotFoundError{Kind: "link", Name: "of this t
 // After ErrUnknownOutcome there may be a link whose token is lost: see List.
 //
 // Errors: InvalidError, also for a session without an owner, whose erasure could not end the link; NotFoundError for
-// the session, and for the message; those of Sessions.Fork.
+// the session, and for the message; errors of Sessions.Fork.
 func (l *Links) Create(ctx context.Context, session repo.ID, at int64, life time.Duration) (
 	link Link, token string, err error,
 ) {
@@ -99,7 +99,7 @@ func (l *Links) Create(ctx context.Context, session repo.ID, at int64, life time
 	_, _ = rand.Read(secret) // does not fail
 	hash := sha256.Sum256(secret)
 	link = Link{repo.NewID(), session, at, now.Add(life).UTC().Truncate(time.Microsecond)}
-	text, _ := json.Marshal(record{link, hash[:]}) //nolint:errchkjson // texts, numbers, and a time near that of the database
+	text, _ := json.Marshal(record{link, hash[:]}) //nolint:errchkjson // texts, numbers, and a time near the database's
 	err = l.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
 		fork := repo.NewSession{ID: link.ID, Owner: of.Owner, Actor: actorOf(of.Owner), FencedOnly: true}
 		if _, err := tx.Sessions().Fork(ctx, session, at, fork); err != nil {

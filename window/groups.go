@@ -196,7 +196,7 @@ func (g group) answer(call, result int64) {
 // isUnderWay reports whether a call has no result.
 func (g group) isUnderWay() bool { return len(g.without) > 0 }
 
-// answered returns the group without the messages of whose calls one has no result, and those with the results that
+// answered returns the group without messages that have a call without a result, and these with the results that
 // they have.
 func (o Options) answered(g group) (kept group, dropped []repo.Message) {
 	kept.of = g.of

@@ -59,7 +59,7 @@ func (s service) Create(ctx context.Context, req *session.CreateRequest) (*sessi
 }
 
 // Get returns the session as it was at one moment, its events in the order in which they
-// were stored: of the last NumRecentEvents, those with a Timestamp not before After.
+// were stored: of the last NumRecentEvents, the ones with a Timestamp not before After.
 func (s service) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {
 	h, err := read(ctx, s.store.Sessions(), req)
 	return &session.GetResponse{Session: h}, err
@@ -234,7 +234,7 @@ func Event(message repo.Message) (*session.Event, error) {
 	return event, nil
 }
 
-// Calls returns the ids of the calls that an event makes, or of those whose responses it has: it is the Calls of
+// Calls returns the ids of the calls that an event makes, or whose responses it has: it is the Calls of
 // window.Options.
 func Calls(message repo.Message) []string {
 	event, err := Event(message)

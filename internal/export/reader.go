@@ -438,7 +438,7 @@ func (r *Reader) readValue() (value repo.StateValue, err error) {
 	case v.Key <= r.key:
 		return value, r.fault(place, "key", "is not greater than the one before", nil)
 	case v.Version < 1 || v.Version > r.stateVersion:
-		return value, r.fault(place, "version", "is not between 1 and that of the state", nil)
+		return value, r.fault(place, "version", "is not between 1 and the state's version", nil)
 	}
 	r.values, r.key = r.values+1, v.Key
 	return repo.StateValue{Key: v.Key, Value: raw, Version: v.Version, UpdatedAt: v.UpdatedAt.Time}, nil

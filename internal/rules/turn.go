@@ -195,7 +195,7 @@ func (t *Turn) NewPlan(ctx context.Context, action repo.Action) (repo.Plan, erro
 	if !action.Archived && !action.Reusable {
 		return repo.Plan{}, &repo.RefusedError{
 			Kind: "action", Name: action.Name.String(),
-			Reason: "is not reusable, as that of a turn must be",
+			Reason: "is not reusable, as a turn's must be",
 		}
 	}
 	plan, err := NewPlan(ctx, t.PlanID, *t.Use, action)

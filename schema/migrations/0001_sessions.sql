@@ -4,10 +4,10 @@
 
 -- Where there are many rules, or statements are hot, they are one CHECK that calls one function: PostgreSQL reads the
 -- expressions of CHECKs anew for each statement, and keeps the plan of a function. A function names the first rule that
--- is broken as the constraint of its error, so that the error is that of a CHECK of its own. As in a CHECK, a rule that
+-- is broken as the constraint of its error, so that the error is as of a CHECK of its own. As in a CHECK, a rule that
 -- is null holds.
 --
--- The functions find what they name in pg_catalog, whatever the caller's search_path is. That of messages, which is
+-- The functions find what they name in pg_catalog, whatever the caller's search_path is. The one of messages, which is
 -- called for each message, names pg_catalog with each operator and type: setting the path would take longer than the
 -- rules. (A role's own type with the name text, to which its own cast makes null of everything, would break no rule.)
 
@@ -197,12 +197,12 @@ CREATE INDEX messages_session_id_instruction_idx ON messages (session_id, sequen
     WHERE role IN ('system', 'developer') OR kind = 'summary';
 
 -- A fork, or a session that was rewound: where its own messages begin.
--- A session that was never rewound has no row. A fork's messages begin at base: those with a lower sequence are the
--- parent's, or its parent's, and so on. If the parent is deleted, what its forks need of it stays in messages, and
--- it has a row here, so that these are never taken for a session's. needs is the last of the parent's messages that
--- a fork needs: the one before base while the fork exists, and afterwards what its own forks need. depth is the
--- number of its ancestors. importer is the fork with whose import these messages came, which then are of no session
--- that ever was.
+-- A session that was never rewound has no row. A fork's messages begin at base: messages with a lower sequence are
+-- the parent's, or its parent's, and so on. If the parent is deleted, what its forks need of it stays in messages,
+-- and it has a row here, so that these are never taken for a session's. needs is the last of the parent's messages
+-- that a fork needs: the one before base while the fork exists, and afterwards what its own forks need. depth is
+-- the number of its ancestors. importer is the fork with whose import these messages came, which then are of no
+-- session that ever was.
 CREATE TABLE session_branches (
     session_id uuid    NOT NULL,
     parent_id  uuid,

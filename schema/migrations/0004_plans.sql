@@ -363,10 +363,10 @@ CREATE INDEX session_plans_plan_id_idx ON session_plans (plan_id);
 
 -- A queued plan, by priority and waiting time, for claims; triggers write it.
 -- Plans wait in the order of their waiting: of a namespace and a phase, and of an action in them. One that is not
--- due yet waits since a time to come, behind all others. bytes are those of its texts and documents, which bound a
--- claim's answer. Triggers write the table, so that no statement can forget it. A change of a row has the lock of
--- its plan. A row lives as long as the plan waits, so that most are dead: these settings bound how many a claim
--- has to step over.
+-- due yet waits since a time to come, behind all others. bytes is the size of its texts and documents, which
+-- bounds a claim's answer. Triggers write the table, so that no statement can forget it. A change of a row has the
+-- lock of its plan. A row lives as long as the plan waits, so that most are dead: these settings bound how many a
+-- claim has to step over.
 CREATE TABLE plan_queue (
     plan_id     uuid        NOT NULL,
     namespace   text        NOT NULL,
@@ -489,8 +489,8 @@ END
 $$;
 
 -- A lease of a plan that is released ends the claim at once: the next claim looks at it, also where the lease was
--- acquired by hand after the claim expired. It comes before those that have expired; the time is one that no other is
--- likely to have, since claims go on from a time.
+-- acquired by hand after the claim expired. It comes before expired ones; the time is one that no other is likely to
+-- have, since claims go on from a time.
 CREATE FUNCTION plan_claim_release() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog,
 pg_temp AS $$
 BEGIN

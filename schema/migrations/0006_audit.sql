@@ -122,8 +122,8 @@ CREATE TABLE audit_checkpoints (
     CONSTRAINT audit_checkpoints_root_check CHECK (octet_length(root) = 32)
 );
 
--- That of no leaves, which no sealer makes: its note is 16 random bytes that say which database this is. They stand in
--- the origin of the others, so that one key never signs two logs of one origin.
+-- The checkpoint of no leaves, which no sealer makes: its note is 16 random bytes that say which database this is.
+-- They stand in the origin of the others, so that one key never signs two logs of one origin.
 INSERT INTO audit_checkpoints (size, root, note) VALUES (0, sha256(''), uuid_send(gen_random_uuid()));
 
 -- An entry whose values the database refuses, as bytes.
@@ -236,8 +236,8 @@ BEGIN
 END
 $$;
 
--- Triggers of statements refuse whatever a session does. The subscriber of a logical replication fires only those of
--- rows, and so applies the publisher's prunes.
+-- Triggers of statements refuse whatever a session does. The subscriber of a logical replication fires only row
+-- triggers, and so applies the publisher's prunes.
 CREATE TRIGGER audit_entries_refuse BEFORE UPDATE OR DELETE
     OR TRUNCATE ON audit_entries FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse('DELETE', 'UPDATE');
 CREATE TRIGGER audit_leaves_refuse BEFORE UPDATE OR DELETE

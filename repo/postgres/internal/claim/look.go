@@ -171,7 +171,7 @@ type open struct {
 	rows  int // in the last look
 }
 
-// in takes plans of namespaces: of lanes from a time on, and those whose claims have expired.
+// in takes plans of namespaces: of lanes from a time on, and plans whose claims have expired.
 func (c *choosing) in(ctx context.Context, namespaces []string, lanes []Lane, from time.Time) error {
 	c.Turns = namespaces
 	queued, due := opened(lanes, from), make([]*open, len(namespaces))

@@ -63,7 +63,7 @@ func New[K comparable, I Item](budget *Budget, config Config[K, I]) *Committer[K
 // Submit waits for the answer, for a second at most, and returns that. Only then the outcome is
 // unknown.
 //
-// Errors: the one that the feature gave it, repo.ErrUnknownOutcome, repo.ErrClosed,
+// Errors: the feature's, repo.ErrUnknownOutcome, repo.ErrClosed,
 // repo.ErrUnavailable if too many callers wait, and ctx's.
 func (c *Committer[K, I]) Submit(ctx context.Context, key K, item I) error {
 	p := item.progress()

@@ -12,7 +12,7 @@
 // A follower has no goroutine and no queue, only the sequence that it needs next.
 // Followers that need the same one share a read, and reads that are due together are one
 // call of Config.Read. The latest items of a log with several followers are kept for
-// those that are a little behind.
+// followers that are a little behind.
 //
 // A follower whose last read did not reach the end of its log catches up. Followers that catch up
 // take turns, one by one, and never delay followers that are up to date. The first read of a new
@@ -29,7 +29,7 @@ import (
 	"time"
 )
 
-// The errors of Follow, apart from those of Config.Read and the context's.
+// The errors of Follow, apart from Config.Read's and the context's.
 var (
 	// ErrMissing: there is no log with this key.
 	ErrMissing = errors.New("follow: no such log")
@@ -78,15 +78,15 @@ type Config[K comparable, I any] struct {
 	// Read reads logs from positions on, and returns what it found in the order of the
 	// positions. A log may have several positions.
 	Read func(ctx context.Context, positions []Position[K]) ([]Found[I], error)
-	// Newest returns those of the logs whose next sequence is not the known one, with the
-	// actual one; Look for those that are missing. It may use known until it returns.
+	// Newest returns the logs whose next sequence is not the known one, with the actual
+	// one; Look for missing logs. It may use known until it returns.
 	Newest func(ctx context.Context, known []News[K]) ([]News[K], error)
 	// Size returns an item's size in bytes.
 	Size func(I) int
 	// Passes reports whether reading again may succeed after this error.
 	Passes func(error) bool
-	// Alone reports whether an error may be that of one position alone, such as a timeout of
-	// the statement: each position of the read is read again by itself.
+	// Alone reports whether an error may be of one position alone, such as a timeout of the
+	// statement: each position of the read is read again by itself.
 	Alone func(error) bool
 	// Interval is the time between two polls.
 	Interval func() time.Duration

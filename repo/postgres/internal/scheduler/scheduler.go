@@ -103,8 +103,8 @@ type Scheduler[K comparable, I any] struct {
 	queues map[K]*queue[K, I]
 	// turns are the keys with items that wait for a group, in order.
 	turns list[*queue[K, I]]
-	// sharers are those whose first item shares something. sharing: a group of such
-	// items is under way.
+	// sharers are queues whose first item shares something. sharing: a group of
+	// such items is under way.
 	sharers list[*queue[K, I]]
 	sharing bool
 	// locked are the keys that wait for a batch of Wait, in the order in which they were

@@ -41,7 +41,7 @@ type lockedScope struct {
 const (
 	lookPause = 20 * time.Millisecond
 	// A look that does not wait may find a scope locked each time, if others queue for it. So
-	// those that are locked for longer are waited for, too.
+	// scopes that are locked for longer are waited for, too.
 	queueAfter = 100 * time.Millisecond
 	// lockedLinger is how long a scope is looked at without a waiting turn: turns that come
 	// in that time cost the groups nothing.

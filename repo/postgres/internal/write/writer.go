@@ -54,8 +54,7 @@ func areLone(tasks []*task) bool {
 	return true
 }
 
-// sendLone sends the statements of single messages as one transaction. Of those that write nothing the ledger finds out
-// why.
+// sendLone sends the statements of single messages as one transaction. If one writes nothing, the ledger finds out why.
 func (w *writer) sendLone(ctx context.Context, q db.DBTX, tasks []*task) (func(), func(*task) bool, error) {
 	// They check the level themselves, so that none has to be set before them.
 	if !w.conns.OtherLevel.Load() {
