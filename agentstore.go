@@ -104,7 +104,7 @@ func (s *Store) Close() error {
 
 // Open opens the store that databaseURL names: postgres://… (also written
 // postgresql://… or as key=value pairs, as libpq does), or memory://name for one
-// in this process.
+// in this process, with a name that has no space and none of /?#@.
 //
 // All stores on one database in one process share one pool, however the URL is
 // spelled, and however many callers open it at once. Each caller closes its own

@@ -11,7 +11,7 @@
 //     committed, by whichever process.
 //   - State, keys with JSON values, of a session or shared by name: [repo.State].
 //   - Streams, the parts of an answer while it is produced: [repo.Streams] and
-//     [live.PartWriter].
+//     live.PartWriter.
 //   - Leases, one owner at a time with a token that fences writes off: [repo.Leases] and
 //     [repo.HoldLease].
 //   - Actions and plans, which have a lifecycle, and which workers claim: [repo.Actions],

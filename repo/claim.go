@@ -14,7 +14,8 @@ type Claim struct {
 	Actions []string
 	Phases  []Phase
 	TTL     time.Duration // of the leases: see NewLease.TTL
-	// the maximum number of plans, at most 100; zero means 1. There are fewer than 16 MiB of them, or one
+	// the maximum number of plans, at most 100; zero means 1. Together they have less than 16 MiB, or
+	// there is one
 	Limit int
 	// Wait waits until there is a plan, also while the database cannot be reached. Other errors end it.
 	Wait bool

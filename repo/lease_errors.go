@@ -23,7 +23,7 @@ func (e *LeaseConflictError) Is(target error) bool { return target == ErrConflic
 // FencedError reports a write with a fence that is not the latest.
 type FencedError struct {
 	Key    LeaseKey // the lease's, or the kind "stream" and the stream's key
-	Fence  int64    // of the write; zero: it had none, and needs one ([Session].FencedOnly)
+	Fence  int64    // of the write; zero: it had none, and needs one (Session.FencedOnly)
 	Latest int64    // the latest fence that the session or plan knows of; zero: none
 }
 

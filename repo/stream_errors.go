@@ -7,7 +7,7 @@ import "fmt"
 type StreamFailedError struct {
 	Key    string
 	ID     ID
-	Reason string // what [Streams].Fail was given; the text of the error does not contain it
+	Reason string // what Streams.Fail was given; the text of the error does not contain it
 }
 
 func (e *StreamFailedError) Error() string        { return fmt.Sprintf("stream %q failed", e.Key) }

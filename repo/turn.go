@@ -11,7 +11,8 @@ type Turn struct {
 	// Existing: if a turn with the ID, which is required, is stored, that is the result, whatever this one has
 	Existing bool
 	Messages []NewMessage
-	// State is changed in this order. The zero Scope is the session's own. No key may be changed twice.
+	// State is changed in this order, by at most 1,000 changes. The zero Scope is the session's own. No key may be changed
+	// twice.
 	State    []StateChange
 	IfScopes []ScopeVersion // IfScopes are the versions that scopes, changed or not, must have: VersionConflictError
 	Usage    *NewUsage
@@ -27,7 +28,9 @@ type Turn struct {
 	Head  *int64 // Head, if set, must be the sequence of the transcript's last message, or -1: SequenceConflictError
 	// Fence is the fence of the session's lease: FencedError if a later one was given. Zero: none.
 	Fence int64
-	// Create, if set, is the session to create if it does not exist. With SessionID, a deleted one is not made again.
+	// Create, if set, is the session to create if it does not exist. One that exists takes the turn, and is not compared
+	// with Create, whose Existing is not used. Create.ID is SessionID or zero. With SessionID, one that was deleted is not
+	// made again.
 	Create *NewSession
 }
 

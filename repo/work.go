@@ -24,11 +24,11 @@ const (
 // ErrStopped is in the cause of the end of a context because [Work] was stopped.
 var ErrStopped = errors.New("the worker was stopped")
 
-// Work claims plans and has do do them, claim.Limit of them at once, until ctx ends. Each of several calls needs an
-// owner of its own. The lease of the plan is renewed while do runs. do's context ends when it is lost, at once if
-// the plan is cancelled or its lease is ended: context.Cause is then a LeaseLostError. When ctx has ended, nothing
-// more is claimed, and do may go on for claim.Finish; then its context ends with a cause that matches ErrStopped.
-// What do returns decides:
+// Work claims plans and calls do for each, for claim.Limit of them at once, until ctx ends. Each of several calls needs
+// an owner of its own. The lease of the plan is renewed while do runs. do's context ends when it is lost, at once if
+// the plan is cancelled or its lease is ended: context.Cause is then a LeaseLostError. When ctx has ended, nothing more
+// is claimed, and do may go on for claim.Finish; then its context ends with a cause that matches ErrStopped. What do
+// returns decides:
 //
 //   - nil: the plan is completed (TransitionComplete).
 //   - an error, or a panic, of which only the place and the type are told: TransitionFail. The plan is queued again,

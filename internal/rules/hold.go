@@ -114,3 +114,9 @@ func CompareHolds(a, b repo.LegalHold) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Owner, b.Owner),
 		a.SessionID.Compare(b.SessionID))
 }
+
+// HeldMessages is the error of an erasure of a session whose messages a hold keeps: its own hold, or a hold of a
+// fork which has them.
+func HeldMessages(id repo.ID) error {
+	return &repo.RefusedError{Kind: "hold", ID: id, Reason: "has messages that a legal hold keeps"}
+}

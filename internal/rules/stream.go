@@ -216,3 +216,14 @@ func BeyondStream(key string, from repo.StreamPosition, next int64) error {
 func CannotFollowStream() error {
 	return invalid("transaction", "cannot follow a stream: it would wait for other transactions")
 }
+
+// CannotFollow is the error of following a session in a transaction.
+func CannotFollow() error {
+	return invalid("transaction", "cannot follow a session: it would wait for other transactions")
+}
+
+// Deleted returns the error with which a follower ends whose session is gone. began: the
+// session existed when it began.
+func Deleted(sessionID repo.ID, began bool) error {
+	return &repo.NotFoundError{Kind: "session", ID: sessionID, Gone: began}
+}

@@ -13,10 +13,10 @@ import (
 // keyedAttempts bounds how often an operation finds that the session was deleted.
 const keyedAttempts = 10
 
-// ByKey finds the session with this key and returns what do does with its id. If do returns
-// that this session does not exist, since it was deleted meanwhile, ByKey does so again with
-// the session that has the key then: so each call may be about another session. Errors:
-// errors of do and of Sessions.Find; NotFoundError with the key.
+// ByKey finds the session with this key, calls do with its id, and returns the result. If the
+// session was deleted meanwhile, do returns its NotFoundError, and ByKey calls do again with the
+// id of the session that has the key then: so do starts anew at each call. Errors: as of do and
+// of Sessions.Find; NotFoundError with the key.
 func ByKey[T any](ctx context.Context, sessions repo.Sessions, key repo.SessionKey,
 	do func(id repo.ID) (T, error),
 ) (result T, err error) {
@@ -41,10 +41,11 @@ func isMissing(err error, session repo.ID) bool {
 }
 
 // ReadByKey returns the session with this key with its last messages, or with all of them
-// if last is 0, its own state, and shared ones. However many and large the messages are,
-// all that are asked for are returned: what is too much for one Sessions.Read is read
-// chunk by chunk. The session, its messages and the states are as they were at one moment
-// all the same, since messages never change.
+// if last is 0, its own state, and shared ones. However many messages there are, and however
+// large they are, all that are asked for are returned: what is too much for one Sessions.Read
+// is read chunk by chunk. The session, its messages and the states are as they were at one
+// moment all the same, since messages never change. Errors: as of Sessions.Find and
+// Sessions.Read; InvalidError if last is negative.
 func ReadByKey(ctx context.Context, sessions repo.Sessions, key repo.SessionKey, last int,
 	scopes ...string,
 ) (repo.SessionSnapshot, []repo.ScopeState, error) {

@@ -10,10 +10,10 @@ import (
 )
 
 // EachSession yields the sessions that filter selects, in its order, each with what read
-// says: Sessions.List and Sessions.Read, page by page, with as many sessions at a time as
-// they allow. The IDs and Scopes of read are not used. Each session is as it was at a moment
-// of its own. A session that is deleted meanwhile may be left out. Only a session whose own
-// messages are too much for one Read is Cut.
+// says: Sessions.List and Sessions.Read, page by page, with as many sessions at a
+// time as they allow. The IDs and Scopes of read are not used. Each session is as it was at
+// one moment, which differs between pages. One that is deleted meanwhile may be left out.
+// Only a session whose own messages are too much for one Read is Cut.
 //
 // It has one page in memory, and holds no connection while the loop's body runs. An error
 // of List or Read is yielded once, with a zero SessionSnapshot, and ends it.

@@ -9,9 +9,9 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// EncodeJSON returns JSON that can be read as a T again. What cannot be read would make all
-// that it is stored with unreadable: not each type that writes JSON reads all that it
-// writes. Text that is not UTF-8, which JSON cannot carry, is refused, too. Errors:
+// EncodeJSON returns value as JSON, and refuses a value whose JSON a T cannot be read from: some
+// types write more than they read, and one such value would make everything that is stored with
+// it unreadable. Text that is not UTF-8, which JSON cannot carry, is refused, too. Errors:
 // InvalidError of the field, without the contents.
 func EncodeJSON[T any](field string, value T) (json.RawMessage, error) {
 	text, err := json.Marshal(value)

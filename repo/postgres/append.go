@@ -92,3 +92,15 @@ func (b bound) append(ctx context.Context, a *write.Turn) error {
 	}
 	return err
 }
+
+func (s *sessions) AddUsage(ctx context.Context, id repo.ID, add repo.NewUsage) (repo.Usage, error) {
+	turn, err := rules.UsageTurn(id, add)
+	if err = s.checkSession(ctx, id, err); err != nil {
+		return repo.Usage{}, err
+	}
+	added, err := s.appendOne(ctx, write.NewTurn(turn))
+	if err != nil {
+		return repo.Usage{}, err
+	}
+	return *added.Usage, nil
+}

@@ -124,10 +124,10 @@ type scopeRow struct {
 func newLedger(items []*Turn) *ledger {
 	l := &ledger{
 		counters: map[repo.ID]*counterRow{}, usages: map[repo.ID]*usageRow{}, scopes: map[repo.Scope]*scopeRow{},
-		values: map[ofScope]*repo.StateValue{}, found: map[ofScope]pgtype.TID{}, turns: map[ofTurn]db.TurnFindRow{}, messages: map[ofSession]bool{},
-		added: map[ofSession]repo.Usage{}, messageIDs: map[ofSession]bool{}, turnIDs: map[ofTurn]bool{},
-		usageIDs: map[ofSession]bool{},
-		writes:   map[ofScope]rules.StateWrite{}, has: map[ofPlace]bool{}, branched: map[repo.ID]bool{},
+		values: map[ofScope]*repo.StateValue{}, found: map[ofScope]pgtype.TID{}, turns: map[ofTurn]db.TurnFindRow{},
+		messages: map[ofSession]bool{}, added: map[ofSession]repo.Usage{}, messageIDs: map[ofSession]bool{},
+		turnIDs: map[ofTurn]bool{}, usageIDs: map[ofSession]bool{}, writes: map[ofScope]rules.StateWrite{},
+		has: map[ofPlace]bool{}, branched: map[repo.ID]bool{},
 		actions: map[string]int64{}, streams: map[string]*openStream{},
 	}
 	for _, a := range items {

@@ -151,13 +151,10 @@ func (l *ledger) writeState(ctx context.Context, p *conn.Pipeline) {
 		}
 		set.ScopeIds, set.Keys = append(set.ScopeIds, scope), append(set.Keys, at.key)
 		set.KeyValues, set.Versions = append(set.KeyValues, string(w.Value)), append(set.Versions, w.Version)
-		key := keyOf(at.scope, at.key)
-		hint, found := l.found[at]
-		if !found {
-			hint = l.hintOf(key)
-		}
-		keys = append(keys, key)
-		if hint.Valid {
+		keys = append(keys, keyOf(at.scope, at.key))
+		if hint, found := l.found[at]; found {
+			set.Hints = append(set.Hints, hint)
+		} else if hint := l.hintOf(keys[len(keys)-1]); hint.Valid {
 			set.Hints = append(set.Hints, hint)
 		}
 	}
