@@ -31,7 +31,7 @@ type hint struct {
 	shared bool
 }
 
-// Of returns where a row may be. The zero value: nobody knows.
+// Of returns where a row may be. The zero value: unknown.
 func (h *Hints[K]) Of(key K) pgtype.TID {
 	if known, _ := h.at.Get(key); !known.shared {
 		return known.tid
