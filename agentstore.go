@@ -55,11 +55,11 @@ func (s *Store) Ping(ctx context.Context) error { return s.kept.Ping(ctx) }
 
 // In returns a view of the store: a store of one namespace, such as a tenant's. What belongs to
 // another namespace is not found in it, by whatever id, key, name or cursor it is asked for, and lists
-// leave it out. Nothing is made outside: a namespace that is not given is the view's, also that of an
-// action's name, and another one is an InvalidError, as is an import of its document. Shared scopes,
-// streams and leases of a view have names of their own; a store that is no view has those of
-// repo.DefaultNamespace. The lease of a session or a plan is the same for all, and in a view those must
-// exist. Streams.RemoveExpired removes those of all namespaces.
+// leave it out. Nothing is made outside: a namespace that is not given is the view's, also an action
+// name's, and another one is an InvalidError, as is an import of its document. Shared scopes, streams
+// and leases of a view have names of their own; a store that is no view has the names of
+// repo.DefaultNamespace. The lease of a session or a plan is the same for all, and in a view the
+// session or plan must exist. Streams.RemoveExpired removes streams of all namespaces.
 //
 // A view costs nothing to make, and need not be closed: it ends with the store, and its Close does
 // nothing. The first use of a session or a plan in a process is one more round trip. A namespace that
@@ -83,8 +83,8 @@ func (s *Store) Stats() postgres.Stats {
 	return postgres.Stats{}
 }
 
-// Health is Stats, with what the server says: who keeps dead row versions in the database, since when,
-// and how many there are, which makes writes slower. A store in memory has none. Errors: those of Ping.
+// Health is Stats, with the server's view: what keeps dead row versions in the database, since when,
+// and how many there are, which makes writes slower. A store in memory has none. Errors: Ping's.
 func (s *Store) Health(ctx context.Context) (postgres.Health, error) {
 	if store, is := s.kept.(*postgres.Store); is {
 		return store.Health(ctx)
@@ -125,8 +125,7 @@ func (s *Store) Close() error {
 //     *schema.GapError, *schema.UnknownVersionError), for a table, type or
 //     function that has the name of one of its own (*schema.ExistsError), or for a
 //     setting that it does not work with (*schema.SettingError);
-//   - repo.ErrConflict for pool options other than those with which the database is
-//     open;
+//   - repo.ErrConflict for pool options that differ from the open database's;
 //   - repo.InvalidError in a transaction of a store on the same pool (InTx of
 //     repo.Store).
 //
@@ -169,7 +168,7 @@ func Open(ctx context.Context, databaseURL string, options Options) (*Store, err
 
 // OpenPool opens a store on the caller's own pool, which stays open when the
 // store is closed. The options that concern the pool must be zero. The errors are
-// those of Open.
+// Open's.
 //
 // OpenPool does not set the settings that Open sets. Set enable_seqscan and jit off
 // yourself, if the pool is the store's alone. The others are checked on

@@ -303,7 +303,7 @@ func TestHandedOn(t *testing.T) {
 	}
 }
 
-// login says who sends a request: never what is in its path or body.
+// login is the sender of a request: never what is in its path or body.
 type login struct{ Tenant, User string }
 
 func keyOf(who login, conversation string) (repo.SessionKey, error) {
@@ -322,14 +322,14 @@ func TestRecipeTenants(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := store.Sessions().Find(t.Context(), key); !errors.Is(err, repo.ErrNotFound) {
-			t.Errorf("%v found somebody else's: %v", who, err)
+			t.Errorf("%v found another user's: %v", who, err)
 		}
 		if _, err := store.Sessions().Create(t.Context(), repo.NewSession{Namespace: key.Namespace, Key: key.Key}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if _, err := keyOf(login{User: "ann"}, "c"); err == nil {
-		t.Error("nobody was let in")
+		t.Error("no user was let in")
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// The parts of an answer are read while a model produces them. The whole answer is appended
-// to the session. Who takes over from a worker that died begins again, and readers drop what that
-// one wrote. If the model breaks off, those who follow learn of it at once.
+// The parts of an answer are read while a model produces them. The whole answer is appended to
+// the session. The worker that takes over from one that died begins again, and readers drop what
+// that one wrote. If the model breaks off, followers learn of it at once.
 func Example_stream() {
 	ctx := context.Background()
 	store, err := agentstore.Open(ctx, exampleURL, agentstore.Options{})
@@ -90,7 +90,7 @@ func writeAnswer(ctx context.Context, store *agentstore.Store, session repo.ID, 
 	}
 	writer := live.NewPartWriter(ctx, store.Streams(), stream)
 	defer func() {
-		if err != nil { // those who follow learn of it now, not when the stream expires
+		if err != nil { // followers learn of it now, not when the stream expires
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer cancel()
 			_ = writer.Flush(ctx) // they get what there is, if it can still be stored
@@ -106,7 +106,7 @@ func writeAnswer(ctx context.Context, store *agentstore.Store, session repo.ID, 
 			continue // a stream has no empty parts, a model may
 		}
 		if err := writer.Write(ctx, []byte(part)); err != nil {
-			return err // FencedError: somebody else writes it now
+			return err // FencedError: another worker writes it now
 		}
 		answer.WriteString(part)
 	}

@@ -153,7 +153,7 @@ func Example_usage() {
 }
 
 // State that sessions share: writers change keys, not whole documents, and a version
-// says whether somebody else was first.
+// says whether another writer was first.
 func Example_state() {
 	ctx := context.Background()
 	store, err := agentstore.Open(ctx, exampleURL, agentstore.Options{})
@@ -352,7 +352,7 @@ func Example_lease() {
 		}
 		defer func() { _ = held.Release(context.WithoutCancel(ctx)) }()
 
-		// Somebody else who wants to answer meanwhile:
+		// Another worker that wants to answer meanwhile:
 		_, err = repo.HoldLease(ctx, store, repo.NewLease{Key: repo.SessionLease(session.ID), Owner: "worker-2"})
 		if conflict, ok := errors.AsType[*repo.LeaseConflictError](err); ok {
 			fmt.Println("held by", conflict.Holder)

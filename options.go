@@ -38,11 +38,11 @@ type Options struct {
 	// default the server's settings.
 	StatementTimeout, LockTimeout time.Duration
 	// Schema is the schema of the store's tables. It becomes the whole search_path
-	// of the pool's connections, which overrides that of the role and the database.
-	// The name is 1 to 63 bytes long, does not begin with pg_, and is used
-	// literally: it is neither quoted nor lower-cased. Migrate creates the schema
-	// if it does not exist. Empty: the search_path of the URL, the role or the
-	// database. If the URL has a search_path, it must be the same schema.
+	// of the pool's connections, which overrides the role's and the database's. The
+	// name is 1 to 63 bytes long, does not begin with pg_, and is used literally:
+	// it is neither quoted nor lower-cased. Migrate creates the schema if it does
+	// not exist. Empty: the search_path of the URL, the role or the database. If
+	// the URL has a search_path, it must be the same schema.
 	//
 	// Stores in different schemas of one database have different pools and share no
 	// data. A schema has one pool, whether this field or the URL's search_path

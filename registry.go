@@ -25,8 +25,8 @@ type entry[T any] struct {
 }
 
 // open returns the value of key and a function that releases it, which may be
-// called more than once. If nobody holds the value, create makes it; all who call
-// open meanwhile get its result. create's context lives as long as any of them
+// called more than once. If the value has no holder, create makes it; all callers
+// of open meanwhile get its result. create's context lives as long as any of them
 // waits, so that a first opener that gives up early does not fail the others.
 func (r *registry[T]) open(ctx context.Context, key string, create func(context.Context) (T, error),
 	destroy func(T),

@@ -56,9 +56,9 @@ type mark struct {
 }
 
 // NewSpread returns the spread of stores, which are numbered as they are given. Each notes that it is of this spread,
-// with its number: give them in the same order always, and new ones, which are empty, at the end. One that is nil,
-// since it cannot be opened now, is unavailable; the first one cannot be nil. Errors: repo.InvalidError for a store
-// that is another shard; the stores'.
+// with its number: give them in the same order always, and new ones, which are empty, at the end. A nil store, since
+// it cannot be opened now, is unavailable; the first one cannot be nil. Errors: repo.InvalidError for a store that is
+// another shard; the stores'.
 func NewSpread(ctx context.Context, stores ...*Store) (*Spread, error) {
 	if len(stores) == 0 || stores[0] == nil {
 		return nil, &repo.InvalidError{Field: "stores", Reason: "have no first one, which keeps the places"}
@@ -97,7 +97,7 @@ func NewSpread(ctx context.Context, stores ...*Store) (*Spread, error) {
 
 // In returns the view of a namespace in the store that has it (see Store.In). A namespace without a place gets one: the
 // shard that has something of it, or otherwise one by a hash of its name. Errors: repo.InvalidError, also in a
-// transaction of a store; PlacedError; those of the first store, and for a namespace without a place of all;
+// transaction of a store; PlacedError; errors of the first store, and for a namespace without a place of all;
 // repo.ErrUnavailable for a shard that was not given.
 func (s *Spread) In(ctx context.Context, namespace string) (repo.Store, error) {
 	hash := fnv.New32a()
@@ -113,7 +113,7 @@ func (s *Spread) In(ctx context.Context, namespace string) (repo.Store, error) {
 }
 
 // Place places a namespace in a shard, and may be repeated. Errors: PlacedError if it has a place, or something, in
-// another one; otherwise those of In.
+// another one; otherwise In's.
 func (s *Spread) Place(ctx context.Context, namespace string, shard int) error {
 	if shard < 0 || shard >= len(s.stores) {
 		return &repo.InvalidError{Field: "shard", Reason: fmt.Sprintf("is not from 0 to %d", len(s.stores)-1)}
@@ -131,9 +131,9 @@ func (s *Spread) place(ctx context.Context, namespace string, wanted int) (int, 
 	case err != nil:
 		return 0, err
 	case namespace == limits.PlacesNamespace:
-		return 0, &repo.InvalidError{Field: "namespace", Reason: "is that of the places"}
+		return 0, &repo.InvalidError{Field: "namespace", Reason: "is reserved for the places of the spread"}
 	case inside.Any(ctx): // which is of one shard
-		return 0, &repo.InvalidError{Field: "context", Reason: "is that of a transaction: ask for views before it"}
+		return 0, &repo.InvalidError{Field: "context", Reason: "belongs to a transaction: ask for views before it"}
 	}
 	s.mu.RLock()
 	shard, known := s.known[namespace]
@@ -203,7 +203,7 @@ func read[V any](ctx context.Context, state repo.State, scope repo.Scope, key st
 	return value, nil
 }
 
-// give gives a key a value unless it has one, and returns the one that it has then.
+// give gives a key a value unless it has one, and returns its value then.
 func give[V any](ctx context.Context, state repo.State, scope repo.Scope, key string, value V) (V, error) {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -57,7 +57,7 @@ func shardsOf(t *testing.T, stores []*Store, namespace string) (shards []int) {
 	return shards
 }
 
-// What is placed stays, whoever asks and whatever shards there are later.
+// What is placed stays, for any caller and whatever shards there are later.
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	stores := openShards(t, 5)

@@ -20,7 +20,7 @@ func TestIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	// A tenant that is empty by mistake is nobody, not the default namespace.
+	// A tenant that is empty by mistake is none, not the default namespace.
 	// Guarantee: Views: A view of an empty or invalid namespace refuses every operation.
 	for _, namespace := range []string{"", "\x00", "\xff"} {
 		_, err := store.In(namespace).Sessions().Create(t.Context(), repo.NewSession{})

@@ -1,10 +1,10 @@
-// Package approval asks people before something is done. A request says what it permits, who may decide, how many must,
-// and until when. It is kept in the state of a session, so that nothing waits in a process; one outcome falls, whoever
-// decides at once; and what was approved may be done once. It is built on the contract of package repo alone, and works
-// with every store. docs/approvals.md has it by task.
+// Package approval asks people before something is done. A request names what it permits, its deciders, its quorum and
+// its expiry. It is stored in the state of a session, so that nothing waits in a process. It gets one outcome, also if
+// deciders race, and an approval may be used once. The package uses only the contract of package repo, and works with
+// every store. docs/approvals.md has the tasks.
 //
 // Each vote, outcome and use is recorded in the audit trail, in its commit, as an entry of the type user_approval. Its
-// details have the request's id, kind and status, and the hash of the arguments, but no text.
+// details have the request's id, kind and status, and the hash of the arguments. They contain no text.
 package approval
 
 import (
@@ -35,14 +35,14 @@ const (
 	Approved  Status = "approved" // and not used yet
 	Denied    Status = "denied"
 	Withdrawn Status = "withdrawn"
-	Expired   Status = "expired" // nobody has decided, or used it, until then
+	Expired   Status = "expired" // it was still undecided, or unused, at Until
 	Used      Status = "used"
 )
 
-// Verdict is what somebody says to a request.
+// Verdict is an answer to a request.
 type Verdict string
 
-// The verdicts. Whoever asks withdraws; the deciders do the others.
+// The verdicts. The asker withdraws; the deciders approve and deny.
 const (
 	Approve  Verdict = "approve"
 	Deny     Verdict = "deny"
@@ -69,12 +69,12 @@ type NewRequest struct {
 	Ref
 	Act
 	Text string // what people read, at most MaxText
-	// By is who asks, of 1 to repo.MaxNameBytes bytes, and the only one who may withdraw the request.
+	// By names the asker, in 1 to repo.MaxNameBytes bytes. Only the asker may withdraw the request.
 	By string
-	// Deciders are the 1 to MaxDeciders people and groups who may decide, and for whom the request is listed. A group
-	// needs Options.MayDecide, which knows who is in it.
+	// Deciders are the 1 to MaxDeciders people and groups that may decide. The request is in the list of each. A
+	// group needs Options.MayDecide, which knows its members.
 	Deciders []string
-	Quorum   int // how many people must approve, from 1 to MaxQuorum; zero: 1. One who denies is enough.
+	Quorum   int // approvals that it needs, from 1 to MaxQuorum; zero: 1. One denial is enough.
 	// Until is when the request, or the approval that is not used, expires by the database's clock, in the years 2000 to
 	// 9999.
 	Until        time.Time
@@ -92,7 +92,7 @@ type Vote struct {
 	Reason  string  `json:"reason,omitempty"`
 }
 
-// Request is a request as it is stored. Its JSON form is that in the session's state.
+// Request is a stored request. Its JSON form is the value in the session's state.
 type Request struct {
 	Ref           `json:"-"`
 	Kind          string    `json:"kind"`
@@ -112,8 +112,8 @@ type Request struct {
 
 // Options are optional.
 type Options struct {
-	// MayDecide says whether somebody may decide who is not named, such as a member of a group that is. It is asked
-	// outside of a transaction, and may be asked again.
+	// MayDecide reports whether a person may decide that Deciders does not name, such as a member of a named group.
+	// It is called outside of a transaction, and may be called again.
 	MayDecide func(ctx context.Context, request Request, by string) (bool, error)
 	// Decided is called in the transaction in which an outcome falls, also by expiry, after the plan was woken: to append
 	// the result of a tool's call, or to queue a plan that goes on. An error undoes the decision. It may be called again.
@@ -131,9 +131,9 @@ type views interface {
 	In(namespace string) repo.Store
 }
 
-// New returns the requests of a namespace; empty means repo.DefaultNamespace. A store that has views is looked at by
-// that of the namespace; another one has to be that view. A transaction that is passed to Ask or Use has to be one of
-// the view, or for repo.DefaultNamespace of the whole store. Errors: InvalidError of the store, if it is nil.
+// New returns the requests of a namespace; empty means repo.DefaultNamespace. A store with views is used through the
+// view of the namespace; another store must be that view. A transaction that is passed to Ask or Use must be of the
+// view or, for repo.DefaultNamespace, of the whole store. Errors: InvalidError of the store, if it is nil.
 func New(store repo.Store, namespace string, options Options) (*Approvals, error) {
 	if store == nil {
 		return nil, &repo.InvalidError{Field: "store", Reason: "is nil"}

@@ -16,8 +16,8 @@ import (
 // Ask asks in the caller's transaction, and makes the request's plan wait: one that is processing is snoozed until
 // Until, which ends the claim; one that is complete waits for its next phase; one that is queued must not be due
 // earlier, or, with the Fence of the claim that another request has ended, not yet. Asking again with the same id and
-// the same values, but for Until, returns the request as it is, and makes the plan wait again if it is still open: a
-// worker whose plan is claimed again just asks, and goes on if it is not Open.
+// the same values (Until may differ) returns the stored request, and makes the plan wait again if it is still open.
+// So a worker that claims the plan again asks again, and continues if the request is no longer Open.
 //
 // Errors: InvalidError, also if Until has passed, by the database's clock; NotFoundError of the session or the plan;
 // ExistsError of the kind "approval" if the id is another request's; ForeignError; RefusedError of the plan;
@@ -70,7 +70,7 @@ func (a *Approvals) Ask(ctx context.Context, tx repo.Repositories, request NewRe
 	}
 }
 
-// request returns the open request of one that was checked.
+// request returns the open request of a checked NewRequest.
 func (r *NewRequest) request() Request {
 	return Request{
 		Ref: r.Ref, Kind: r.Kind, Subject: r.Subject, ArgumentsHash: hash(r.Arguments), Text: r.Text, By: r.By, Status: Open,
@@ -124,7 +124,7 @@ func (a *Approvals) check(r *NewRequest) error {
 	case r.SessionID.IsZero():
 		field, reason = "session_id", "is zero"
 	case len(r.Deciders) == 0:
-		field, reason = "deciders", "are empty: name who may decide"
+		field, reason = "deciders", "are empty: name the people who may decide"
 	case len(r.Deciders) > MaxDeciders:
 		field, reason = "deciders", fmt.Sprintf("are more than %d", MaxDeciders)
 	case len(slices.Compact(slices.Clone(r.Deciders))) != len(r.Deciders):
@@ -132,7 +132,7 @@ func (a *Approvals) check(r *NewRequest) error {
 	case r.Quorum < 1 || r.Quorum > MaxQuorum:
 		field, reason = "quorum", fmt.Sprintf("is not from 0 to %d", MaxQuorum)
 	case a.options.MayDecide == nil && r.Quorum > able:
-		field, reason = "quorum", "is more than the deciders who may approve"
+		field, reason = "quorum", "is more than the deciders that may approve"
 	case r.Until.Year() < 2000 || r.Until.Year() > 9999:
 		field, reason = "until", "is not in the years 2000 to 9999"
 	default:

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Answer is what somebody says to one request.
+// Answer is a person's answer to one request.
 type Answer struct {
 	Ref
 	Verdict Verdict
@@ -22,15 +22,15 @@ type Answer struct {
 	Sum string
 }
 
-// Decide answers requests in one transaction, at most MaxAnswers, and returns them as they are then. by is who answers,
-// as the caller has made sure. A request is approved with the last vote that its quorum needs, and denied with the
-// first one against it. The outcome falls once, together with its audit entry, the waking of its plan and
-// Options.Decided.
+// Decide answers requests in one transaction, at most MaxAnswers, and returns them as they are then. by names the
+// person who answers; the caller has authenticated it. A request is approved with the last vote that its quorum needs,
+// and denied with the first one against it. The outcome is stored once, together with its audit entry, the waking of
+// its plan and Options.Decided.
 //
-// Answering again in the same way changes nothing, and is no error. Whoever comes too late gets a StatusError, also
-// after the expiry by the database's clock, with which the request then expires. Of several answers the others are
-// carried out; the errors are joined. All other errors leave everything as it is: InvalidError; NotFoundError;
-// ForbiddenError; ForeignError; those of Options and of the store.
+// Repeating an answer changes nothing and succeeds. An answer that comes too late gets a StatusError, and the other
+// answers are still carried out; the errors are joined. An answer after the expiry, by the database's clock, also
+// makes the request expire. All other errors leave everything unchanged: InvalidError; NotFoundError;
+// ForbiddenError; ForeignError; errors of Options and of the store.
 func (a *Approvals) Decide(ctx context.Context, by string, answers ...Answer) ([]Request, error) {
 	if err := checkAnswers(by, answers); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func checkAnswers(by string, answers []Answer) error {
 	return err
 }
 
-// mayDecide returns a ForbiddenError for whoever may not, and a StatusError for whoever was shown another request.
+// mayDecide returns a ForbiddenError if by may not decide, and a StatusError if by was shown another request.
 func (a *Approvals) mayDecide(ctx context.Context, r Request, by string, answer Answer) error {
 	allowed, err := slices.Contains(r.Deciders, by), error(nil)
 	switch {
@@ -110,7 +110,7 @@ func (a *Approvals) mayDecide(ctx context.Context, r Request, by string, answer 
 type step struct {
 	was      *record
 	want, to Request // to is another one if it expires
-	late     bool    // whoever wants it is too late
+	late     bool    // the answer came too late
 }
 
 func (r *record) step(status Status, votes []Vote) *step {
@@ -118,7 +118,7 @@ func (r *record) step(status Status, votes []Vote) *step {
 	return &step{was: r, want: want, to: want}
 }
 
-// agrees has the statuses of a request with which somebody who has said so agrees.
+// agrees has, for each verdict, the statuses of a request that agree with it.
 var agrees = map[Verdict][]Status{Approve: {Open, Approved, Used}, Deny: {Denied}, Withdraw: {Withdrawn}}
 
 // decided returns what an answer makes of a request.
@@ -129,7 +129,7 @@ func decided(r *record, by string, answer Answer) *step {
 		m.late = !said || !slices.Contains(agrees[answer.Verdict], r.Status)
 		return m
 	}
-	// Somebody who has approved may deny while others still have to approve.
+	// A person who has approved may deny while the request still needs other approvals.
 	votes := slices.DeleteFunc(slices.Clone(r.Votes), func(v Vote) bool { return v.By == by })
 	votes = append(votes, Vote{by, answer.Verdict, answer.Reason})
 	status := Open
@@ -187,8 +187,8 @@ func (a *Approvals) carryOut(ctx context.Context, tx repo.Repositories, by strin
 	return tx.Audit().Record(ctx, entries...)
 }
 
-// write makes the moves, if nobody else was first. Only what was written tells the database's time: so what has expired
-// by then is written again.
+// write makes the moves, unless another writer was first. Only a write returns the database's time: requests that have
+// expired by then are written again.
 func write(ctx context.Context, state repo.State, moves []*step) error {
 	var changes []repo.StateChange
 	for _, m := range moves {

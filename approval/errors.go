@@ -11,8 +11,8 @@ import (
 type StatusError struct {
 	Ref
 	Status  Status
-	By      []string // who has decided, in the order of their votes; none: nobody has, or it has expired
-	Differs string   // "kind", "subject" or "arguments" of Use, or "sum" of Decide, which is another; empty: none is
+	By      []string // the voters, in the order of their votes; none if it is undecided or has expired
+	Differs string   // what differs: "kind", "subject", "arguments" (Use) or "sum" (Decide); empty: nothing
 }
 
 func (e *StatusError) Error() string {
@@ -27,7 +27,7 @@ func (e *StatusError) Error() string {
 
 func (e *StatusError) Is(target error) bool { return target == repo.ErrConflict }
 
-// ForbiddenError reports that somebody may not decide. It matches repo.ErrConflict.
+// ForbiddenError reports a person who may not decide. It matches repo.ErrConflict.
 type ForbiddenError struct {
 	Ref
 	By string
@@ -40,7 +40,7 @@ func (e *ForbiddenError) Error() string {
 func (e *ForbiddenError) Is(target error) bool { return target == repo.ErrConflict }
 
 // ForeignError reports a request that was not asked here as it is stored: it came with the import of a session, or
-// somebody has changed the session's state. It can be neither decided nor used. It matches repo.ErrConflict.
+// the session's state was changed by hand. Decide and Use refuse it. It matches repo.ErrConflict.
 type ForeignError struct{ Ref }
 
 func (e *ForeignError) Error() string {

@@ -10,10 +10,10 @@ import (
 )
 
 // Expire lets requests and unused approvals expire whose time has passed by the database's clock, up to limit (zero:
-// 100), and returns how many. It also removes what deleted sessions have left in lists. Nobody needs it for a decision
-// or a use to be refused: it wakes those plans that are not due by themselves, calls Options.Decided, and shortens
-// lists. Call it now and then, in any process, and again while it returns limit. What fails, such as Options.Decided,
-// is left, up to 1,000 of them, and the others expire; the errors are joined.
+// 100), and returns how many. It also removes list entries of deleted sessions. An expired request refuses decisions
+// and uses also without it: Expire wakes plans that are not due by themselves, calls Options.Decided, and shortens
+// lists. Call it now and then, in any process, and again while it returns limit. Requests that fail, such as in
+// Options.Decided, stay, up to 1,000, and the others expire; the errors are joined.
 func (a *Approvals) Expire(ctx context.Context, limit int) (expired int, err error) {
 	if limit <= 0 {
 		limit = 100
@@ -64,7 +64,7 @@ func (a *Approvals) now(ctx context.Context) (string, error) {
 	return at.UpdatedAt.UTC().Format(timeLayout), err
 }
 
-// expire ends the request of an entry, or removes what one that is gone, or is another one by now, has left.
+// expire ends the request of an entry. It removes the entry of a request that is gone or was replaced.
 func (a *Approvals) expire(ctx context.Context, scope repo.Scope, entry repo.StateValue, ref Ref) (bool, error) {
 	r, err := load(ctx, a.store.State(), ref)
 	_, foreign := errors.AsType[*ForeignError](err)

@@ -85,7 +85,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// Nothing of a request, in whatever place, is left of a person who was erased: neither whose session it is nor who decides.
+// Nothing of a request, in whatever place, is left of an erased person: neither the owner of the session nor a decider.
 func TestErasure(t *testing.T) {
 	t.Parallel()
 	store, _ := open(t)

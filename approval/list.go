@@ -23,9 +23,9 @@ func (a *Approvals) Get(ctx context.Context, ref Ref) (Request, error) {
 // atOnce is how many requests of a page are read at once.
 const atOnce = 3
 
-// List returns one page of the open requests that name a person or a group among their deciders, and for which that
-// person has not voted: those that expire first come first. A page has fewer if sessions were deleted meanwhile, or
-// their state was changed by hand. What has expired is listed until Expire or an answer finds out.
+// List returns one page of the open requests that name a person or a group among their deciders and have no vote of
+// that name, the earliest expiry first. A page has fewer if sessions were deleted meanwhile, or their state was
+// changed by hand. An expired request is listed until Expire or an answer finds it.
 //
 // Errors: InvalidError, also for an empty name; the store's.
 func (a *Approvals) List(ctx context.Context, name string, page repo.Page) (list repo.List[Request], err error) {

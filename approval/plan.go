@@ -52,8 +52,8 @@ func (a *Approvals) block(ctx context.Context, tx repo.Repositories, r Request, 
 	return refused
 }
 
-// wake lets the plan of a request go on, which has an outcome. A plan that is gone, or that somebody else has moved,
-// needs no waking.
+// wake lets the plan of a decided request go on. A plan that is gone, or that another writer has moved, needs no
+// waking.
 func (a *Approvals) wake(ctx context.Context, tx repo.Repositories, r Request, by string) error {
 	if r.PlanID.IsZero() {
 		return nil

@@ -17,14 +17,14 @@ import (
 //
 //   - the session's own state, under keyOf, has the request: it is kept, erased and exported with the session.
 //   - a shared scope of the namespace (ledger) has its seal, for as long as it is open, or approved and not used.
-//     Without the seal nothing is decided or used: a copy of the session has none, and whoever may write the session's
-//     state cannot make one.
-//   - the shared scope of each decider (ScopeOf) has an entry for as long as the request waits for them.
+//     Decisions and uses need the seal: a copy of the session has none, and a writer of the session's state cannot
+//     make one.
+//   - the shared scope of each decider (ScopeOf) has an entry for as long as the request waits for that decider.
 //
 // The keys of the shared scopes begin with the expiry, so that lists are in its order, and a sweep reads what has
 // expired alone.
 
-// seal is the value in the ledger, and the sum of a request that of each entry.
+// seal is the value in the ledger. The value of a decider's entry is the request's sum.
 type seal struct {
 	Sum string   `json:"sum"` // of the stored request
 	For []string `json:"for"` // the deciders, whose entries a sweep removes if the session is gone
@@ -45,7 +45,8 @@ func hash(data []byte) string {
 
 func keyOf(id string) string { return "approval/" + id }
 
-// shards are how many ledgers a namespace has, so that those who ask seldom wait for each other. It never changes.
+// shards is the number of a namespace's ledgers: with several, asking callers seldom wait for each other. It is
+// fixed.
 const shards = 16
 
 func ledger(session repo.ID) repo.Scope { return shard(int(session[len(session)-1]) % shards) }
@@ -82,10 +83,10 @@ func encode(value any) json.RawMessage {
 	return text
 }
 
-// errMoved reports that somebody else has changed a request since it was read.
-var errMoved = errors.New("somebody else was first")
+// errMoved reports that another writer has changed a request since it was read.
+var errMoved = errors.New("another writer was first")
 
-// moved returns errMoved for the conflict of a change of requests. That of a change of the caller's is another one.
+// moved returns errMoved for a conflict about requests. A conflict about the caller's own changes stays as it is.
 func moved(err error) error {
 	if _, is := errors.AsType[*repo.VersionConflictError](err); is {
 		return errMoved
@@ -112,7 +113,7 @@ func read(ctx context.Context, state repo.State, ref Ref) (*record, error) {
 	return r, nil
 }
 
-// load returns a request. One that is open or approved has a seal that fits: otherwise the error is a ForeignError.
+// load returns a request. If it is open or approved, its seal must match: otherwise the error is a ForeignError.
 func load(ctx context.Context, state repo.State, ref Ref) (*record, error) {
 	last := int64(-1)
 	for {
@@ -129,15 +130,15 @@ func load(ctx context.Context, state repo.State, ref Ref) (*record, error) {
 			r.seal = value.Version
 			return r, nil
 		}
-		if r.version == last { // otherwise somebody may have changed both between the two reads
+		if r.version == last { // otherwise a writer may have changed both between the two reads
 			return nil, &ForeignError{ref}
 		}
 		last = r.version
 	}
 }
 
-// changes returns what makes a request another one, of a later status or with another vote. With conditions it is
-// refused if somebody else was first.
+// changes returns the changes that give a request a later status or another vote. With conditions the store
+// refuses them if another writer was first.
 func (r *record) changes(status Status, votes []Vote, conditions bool) []repo.StateChange {
 	entry, doc := entryOf(r.Until, r.Ref), encode(r.as(status, votes))
 	all := []repo.StateChange{

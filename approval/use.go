@@ -7,12 +7,12 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Use uses an approval up, in the transaction of what it permits: return its error from that. What is done outside of
-// the database is begun after the commit.
+// Use uses an approval up, in the transaction of what it permits: return its error from that transaction. Begin work
+// outside of the database after the commit.
 //
-// Errors: StatusError, if the request is not approved, has expired by the database's clock, was used before, or
-// is for another act; NotFoundError; ForeignError; repo.ErrContention, if somebody else uses it and the transaction's
-// isolation does not show how.
+// Errors: StatusError, if the request is not approved, has expired by the database's clock, was used before, or is
+// for another act; NotFoundError; ForeignError; repo.ErrContention, if another caller uses it and the transaction's
+// isolation hides the outcome.
 func (a *Approvals) Use(ctx context.Context, tx repo.Repositories, ref Ref, act Act) error {
 	for again := false; ; again = true {
 		r, err := load(ctx, tx.State(), ref)

@@ -4,8 +4,8 @@
 //
 // [Writer.Record] queues an entry, and waits only while the queue is full; one
 // goroutine with a connection of its own writes entries in order and in batches.
-// Entries that cannot be written are retried, and [Writer.Close] returns
-// those that remain: none is dropped silently. With a [Spool], entries survive the
+// Entries that cannot be written are retried, and [Writer.Close] returns the
+// remaining ones: each is written or returned. With a [Spool], entries survive the
 // end of the process while the database is unavailable. A [Redactor] removes
 // secrets before an entry leaves the process.
 //

@@ -43,7 +43,7 @@ func hiddenHash(entry auditlog.Entry) [32]byte {
 	hidden := []byte(hiddenLine)
 	for i, field := range rules.HiddenFields(entry.AuditEntry) {
 		var salt []byte
-		if i < len(entry.Salts) { // somebody may have changed them
+		if i < len(entry.Salts) { // the stored salts may have been tampered with
 			salt = entry.Salts[i]
 		}
 		if rules.IsErased(salt) && field.Value == field.Erased {

@@ -22,7 +22,7 @@ type Options struct {
 	// MinBackoff and MaxBackoff bound the pause between attempts, which
 	// doubles and is jittered. Zero: 50 ms and 30 s.
 	MinBackoff, MaxBackoff time.Duration
-	// Redactor removes secrets from entries. Nil: that of NewRedactor without
+	// Redactor removes secrets from entries. Nil: NewRedactor's, without
 	// options.
 	Redactor *Redactor
 	// Spool stores entries while the database is unavailable. Nil: they wait in

@@ -11,7 +11,7 @@ import (
 type item struct {
 	entry repo.AuditEntry
 	bytes int
-	// done receives the entry's outcome. Nil: nobody waits for it.
+	// done receives the entry's outcome. Nil: Record returned without waiting for it.
 	done chan<- error
 }
 
@@ -116,7 +116,7 @@ func (q *queue) front(limit int) ([]repo.AuditEntry, bool) {
 }
 
 // settle removes the oldest count entries from the queue, counts them, and tells
-// their outcome to those who wait for it.
+// their outcome to waiting callers.
 func (q *queue) settle(count int, outcome error, account func(*Stats)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -144,7 +144,7 @@ func (q *queue) account(change func(*Stats)) {
 	change(&q.stats)
 }
 
-// refuse closes the queue and wakes those who wait for room.
+// refuse closes the queue and wakes the callers that wait for room.
 func (q *queue) refuse() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

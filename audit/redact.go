@@ -24,17 +24,16 @@ type RedactorOptions struct {
 }
 
 // Redactor removes secrets from entries. It recognizes them by the names of members,
-// variables, options and headers, in JSON, in JSON within texts and in text, and by
-// the formats of the keys of common providers. It is best effort: a secret that
-// neither its name nor its shape reveals is not removed, and neither is one that is
-// encoded. It looks at each byte a bounded number of times, whatever the text. It is safe
-// for concurrent use.
+// variables, options and headers, in JSON, in JSON within texts and in text, and by the
+// formats of the keys of common providers. It is best effort: it misses secrets that are
+// encoded, and secrets that neither their name nor their shape reveals. It looks at each
+// byte a bounded number of times, in any text. It is safe for concurrent use.
 type Redactor struct {
 	keys     map[string]bool
 	patterns []*regexp.Regexp
 }
 
-// NewRedactor returns a redactor for common secrets and those of the options.
+// NewRedactor returns a redactor for common secrets and the secrets of the options.
 func NewRedactor(options RedactorOptions) *Redactor {
 	r := &Redactor{keys: map[string]bool{}, patterns: slices.Clone(options.Patterns)}
 	for _, key := range options.Keys {

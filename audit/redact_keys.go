@@ -10,7 +10,7 @@ import (
 type kind int
 
 const (
-	// plain: the name is not that of a secret.
+	// plain: the name is not a secret's.
 	plain kind = iota
 	// lengthy: at least 16 characters with digits are a secret. For names with
 	// other meanings too, such as signature and tokens.
@@ -75,7 +75,7 @@ var (
 		remaining prediction generated context`)
 	// noPassOf are words with which, immediately before it, "pass" is not a secret.
 	noPassOf = set("first second test boarding by")
-	// besides are words that may follow the one that says what the name is.
+	// besides are words that may follow the word that says what the name is.
 	besides = set(`value text plain plaintext raw str confirm confirmation confirmed repeat again new old current
 		prev previous prod production dev development staging test live primary secondary main backup encoded
 		encrypted hash hashed digest hex default data base`)

@@ -14,7 +14,7 @@ type span struct {
 	text     string
 }
 
-// replaceSpans replaces the spans. A span takes precedence over those within it,
+// replaceSpans replaces the spans. A span takes precedence over spans within it,
 // and over an earlier one of the same extent. Of two that overlap, the first is
 // replaced.
 func replaceSpans(in []byte, spans []span) []byte {
@@ -50,8 +50,8 @@ type scan struct {
 	redactor *Redactor
 	text     string
 	spans    []span
-	options  *regexp.Regexp // those of the last command: see commands
-	// end is that of the last value, and asked is how many values had it.
+	options  *regexp.Regexp // of the last command: see commands
+	// end is the end of the last value, and asked is how many values had it.
 	end, asked int
 }
 
@@ -273,7 +273,7 @@ const (
 	shortestShape = 15
 )
 
-// rareShapes are those that begin with anything. Each is looked for in words with a text that it contains.
+// rareShapes are shapes that begin with anything. Each is looked for in words with a text that it contains.
 var rareShapes = []struct {
 	contained  string
 	expression *regexp.Regexp
@@ -491,8 +491,8 @@ const (
 	headerEnd   = "\r\n\"'\\`"
 )
 
-// mostWithin is how many values with one end are examined. A text in which more begin is
-// nobody's value: what is left of it is left out, so that hiding a secret there gains nothing.
+// mostWithin is how many values with one end are examined. A text in which more begin is no
+// real value: the rest of it is left out, so that hiding a secret there gains nothing.
 const mostWithin = 16
 
 // longest is the length above which a value without quotes is a secret without a closer look.
@@ -614,7 +614,7 @@ func (s *scan) elementText(kind kind, from int) int {
 	return s.takeIf(v.to < len(s.text) && isSecret(kind, strings.TrimSuffix(strings.TrimSpace(v.text), "]]>")), v, 0)
 }
 
-// commands are those with short options for passwords, and what these look like.
+// commands are the commands with short options for passwords, and what these look like.
 var commands = words(map[string]*regexp.Regexp{
 	"curl http": regexp.MustCompile(`^(?:-(?:\w{0,3}[uU]|a|-user|-proxy-user)[ =](?:["'][^\s"':]{0,40}:([^"'\n]+)|` +
 		`[^\s"':]{0,40}:([^\s"'\\/][^\s"'\\]*))` +

@@ -40,7 +40,7 @@ type SealerOptions struct {
 	Logger *slog.Logger
 }
 
-// Sealer adds recorded entries to the log, without delaying those that record
+// Sealer adds recorded entries to the log, without delaying the writers that record
 // them. Any number may run; they work one at a time. It is safe for concurrent use.
 type Sealer struct {
 	log     auditlog.Log

@@ -46,8 +46,8 @@ type Spool struct {
 
 // SpoolRecovery describes what an earlier process left in a spool.
 type SpoolRecovery struct {
-	// Entries is the number of recovered entries, which will be recorded. Those
-	// that are recorded already are not recorded again.
+	// Entries is the number of recovered entries, which will be recorded.
+	// Entries that are recorded already stay as they are.
 	Entries int64
 	// TornBytes is the length of an incomplete record at the file's end. It was
 	// being written when the process or the machine ended, and was never accepted.
@@ -64,8 +64,8 @@ type SpoolRecovery struct {
 // Every entry whose record is intact is recovered, whatever the damage around it. A
 // damaged file is first kept under another name, and then replaced by one with the
 // intact records, for which the disk needs room; Recovery reports this. Errors:
-// repo.InvalidError, ErrSpoolInUse, ErrSpoolForeign, ErrSpoolFull, and those of the
-// file system; the file is then unchanged.
+// repo.InvalidError, ErrSpoolInUse, ErrSpoolForeign, ErrSpoolFull, and errors of
+// the file system; the file is then unchanged.
 func OpenSpool(path string, maxBytes int64) (*Spool, error) {
 	if maxBytes < 0 {
 		return nil, &repo.InvalidError{Field: "maxBytes", Reason: "is negative"}

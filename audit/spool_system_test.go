@@ -175,7 +175,7 @@ func TestSpoolDiskFull(t *testing.T) {
 	}
 }
 
-// readOnly runs fn as a user who may not write into the directory.
+// readOnly runs fn as a user that may not write into the directory.
 func readOnly(t *testing.T, directory string, fn func()) {
 	t.Helper()
 	if err := os.Chmod(directory, 0o555); err != nil {

@@ -21,10 +21,10 @@ func (w *Writer) spool(entries []repo.AuditEntry) (int, error) {
 	return taken, err
 }
 
-// drain writes the entries in the spool, and spools those that arrive meanwhile,
-// which keeps their order. It returns true when the spool is empty or
-// cannot be read, and false when the writer ends: when it is cancelled, or, if the
-// queue is closed and empty, after a failed attempt.
+// drain writes the entries in the spool, and spools new entries meanwhile, which
+// keeps their order. It returns true when the spool is empty or cannot be read,
+// and false when the writer ends: when it is cancelled, or, if the queue is closed
+// and empty, after a failed attempt.
 func (w *Writer) drain() bool {
 	for attempt := 1; ; {
 		entries, ends, err := w.options.Spool.next(w.options.BatchEntries)

@@ -46,7 +46,7 @@ const (
 	// retries.
 	Retrying HealthState = "retrying"
 	// Misconfigured: the database refuses the login or a permission, or lacks a
-	// table. The writer retries, but somebody has to correct the problem.
+	// table. The writer retries; an operator has to correct the problem.
 	Misconfigured HealthState = "misconfigured"
 )
 

@@ -37,12 +37,12 @@ const (
 	BreakTwice BreakKind = "sealed twice"
 	// BreakKept: what a leaf keeps of its entry differs from what was sealed.
 	BreakKept BreakKind = "leaf changed"
-	// BreakHash: a hash of the tree is not that of its leaves.
+	// BreakHash: a hash of the tree differs from its leaves' hash.
 	BreakHash BreakKind = "tree hash changed"
 	// BreakCheckpoint: the checkpoint is malformed, not signed by the key, or
 	// of another tree or log; or some leaves are in no checkpoint.
 	BreakCheckpoint BreakKind = "checkpoint wrong"
-	// BreakHeld: the log differs from that of a checkpoint kept elsewhere.
+	// BreakHeld: the log differs from a checkpoint that is kept elsewhere.
 	BreakHeld BreakKind = "differs from the checkpoint held"
 	// BreakWaiting: entries have waited too long to be sealed.
 	BreakWaiting BreakKind = "unsealed too long"
@@ -61,12 +61,12 @@ type Break struct {
 // Report is the result of Verify.
 type Report struct {
 	// Sealed is the number of leaves that were verified: all of the checkpoint's.
-	// Pruned is the number of those whose entry was removed by a prune that is in
-	// the log and covers it.
+	// Pruned is the number of leaves whose entry was removed by a prune that is
+	// in the log and covers it.
 	Sealed int64 `json:"sealed"`
 	Pruned int64 `json:"pruned"`
-	// Erased is the number of entries of which a field was erased: nobody can tell
-	// what it was.
+	// Erased is the number of entries with an erased field, whose value can no
+	// longer be verified.
 	Erased int64 `json:"erased"`
 	// Prunes are the prunes that removed entries, in the order of the log. Their
 	// bounds cover the removed entries; whether the prunes were legitimate is for the
@@ -119,7 +119,7 @@ type VerifyOptions struct {
 // break. Its memory is bounded except for the prunes in the log. Entries may be
 // recorded, sealed and pruned at the same time. Breaks are not errors: see
 // Report.Intact. Errors: repo.InvalidError of the options; ErrCheckpoint if Held is
-// malformed or not signed by Verifier's key; those of reading.
+// malformed or not signed by Verifier's key; errors of reading.
 func Verify(ctx context.Context, log auditlog.Log, options VerifyOptions) (Report, error) {
 	if err := cmp.Or(
 		setting("MaxWaiting", &options.MaxWaiting, time.Hour, 0),
@@ -441,7 +441,7 @@ func (v *verification) provePrunes() error {
 			return err
 		}
 		if err != nil || tlog.CheckTree(proof, stated.size, stated.root, v.report.Sealed, root) != nil {
-			v.wrong(BreakCheckpoint, "the tree of %d leaves does not begin with that of %d", stated.size, v.report.Sealed)
+			v.wrong(BreakCheckpoint, "the tree of %d leaves does not begin with the tree of %d", stated.size, v.report.Sealed)
 			return nil //nolint:nilerr // a finding, not a failure to read
 		}
 	}
@@ -481,14 +481,14 @@ func (v *verification) grow(leaf [32]byte) error {
 			return err
 		}
 		if root != at.root {
-			v.wrong(at.kind, "its root is not that of the leaves")
+			v.wrong(at.kind, "its root does not match the leaves")
 		}
 	}
 	return nil
 }
 
-// compareHashes compares the stored hashes with those of the tree, then drops all
-// but the tree's right edge.
+// compareHashes compares the stored hashes with the tree's, then drops all but
+// the tree's right edge.
 func (v *verification) compareHashes() error {
 	indexes := make([]int64, len(v.tree.added))
 	for i := range indexes {

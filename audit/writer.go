@@ -99,8 +99,8 @@ func (w *Writer) Record(ctx context.Context, entry repo.AuditEntry) error {
 	return w.put(ctx, entry, nil)
 }
 
-// put accepts an entry. It is redacted here, by its caller's goroutine, so that a text that
-// takes long delays nobody else.
+// put accepts an entry. It is redacted here, by its caller's goroutine, so that a slow text
+// delays only its own caller.
 func (w *Writer) put(ctx context.Context, entry repo.AuditEntry, done chan<- error) error {
 	entry, err := rules.NormalizeEntry(entry)
 	if err != nil {
@@ -141,14 +141,14 @@ func (w *Writer) Health() Health {
 	return w.health
 }
 
-// Close refuses further entries, including those whose callers wait for room,
+// Close refuses further entries, including entries whose callers wait for room,
 // writes the accepted ones, and ends the writer. If ctx ends first, it returns the
-// entries that are not written, redacted and in order, and ctx's error.
-// With a spool Close does not wait for the database: it ends when every entry is
-// written or in the spool's file. If that has no room, it retries until ctx ends,
-// and then returns the rest. If the spool's file was deleted it returns the entries
-// that were in it, and ErrSpoolGone. Close may be called concurrently and again: all
-// calls return the same entries and error.
+// entries that are not written, redacted and in order, and ctx's error. With a spool
+// Close does not wait for the database: it ends when every entry is written or in
+// the spool's file. If that has no room, it retries until ctx ends, and then returns
+// the rest. If the spool's file was deleted it returns the entries that were in it,
+// and ErrSpoolGone. Close may be called concurrently and again: all calls return the
+// same entries and error.
 func (w *Writer) Close(ctx context.Context) ([]repo.AuditEntry, error) {
 	w.queue.refuse()
 	select {
@@ -247,8 +247,8 @@ func (w *Writer) write(entries []repo.AuditEntry) bool {
 // settling settles the oldest count of the entries that are being recorded.
 type settling func(count int, outcome error, account func(*Stats))
 
-// record writes entries in order, and quarantines those that are refused. After an
-// error, the entries that are not settled may be recorded again.
+// record writes entries in order, and quarantines refused ones. After an error,
+// the entries that are not settled may be recorded again.
 func (w *Writer) record(entries []repo.AuditEntry, settle settling) error {
 	recorded, err := w.attempt(entries)
 	switch {

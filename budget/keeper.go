@@ -25,7 +25,7 @@ type Options struct {
 // KeepAtLeast is longer than a month with the longest life.
 const KeepAtLeast = 31*24*time.Hour + MaxLife
 
-// Keeper keeps budgets in a store. Those of a view are in its namespace. It is safe for concurrent use.
+// Keeper keeps budgets in a store. A view's budgets are in its namespace. It is safe for concurrent use.
 type Keeper struct {
 	store   repo.Store
 	options Options
@@ -55,8 +55,8 @@ const attempts = 3
 // its life has not ended; otherwise it is a new one. If a limit refuses it, Reserve gives back what has expired under
 // the limit's name, at most once a second in this process, and tries again.
 //
-// Errors: InvalidError; ExceededError; ExistsError if another request has the id; those of State.Change. After
-// ErrUnknownOutcome repeat it with the same id.
+// Errors: InvalidError; ExceededError; ExistsError if another request has the id; errors of State.Change.
+// After ErrUnknownOutcome repeat it with the same id.
 func (k *Keeper) Reserve(ctx context.Context, request Request) (Reservation, error) {
 	_, r, err := k.reserve(ctx, request, false, k.alone)
 	return r, err
@@ -66,8 +66,8 @@ func (k *Keeper) Reserve(ctx context.Context, request Request) (Reservation, err
 // answered as it is, with the reservation, if it is held, as that was stored; to be recognized after its end, or with
 // another request, it needs repo.Turn.Existing.
 //
-// Errors: those of Reserve, and of Sessions.AppendTurn; NotFoundError of the kind "reservation", with the turn, if the
-// turn was stored already and the reservation was settled, was released or has expired.
+// Errors: as of Reserve, and of Sessions.AppendTurn; NotFoundError of the kind "reservation", with the turn, if
+// the turn was stored already and the reservation was settled, was released or has expired.
 func (k *Keeper) ReserveTurn(ctx context.Context, turn repo.Turn, request Request) (
 	repo.AppendedTurn, Reservation, error,
 ) {
@@ -166,8 +166,8 @@ func (k *Keeper) Find(ctx context.Context, name, id string) (Reservation, error)
 	return k.locate(ctx, r)
 }
 
-// locate returns the reservation with its records as they are now: without those of another one that got its id, and
-// without any if it was settled.
+// locate returns the reservation with its records as they are now: without the records of another one that got its
+// id, and without any if it was settled.
 func (k *Keeper) locate(ctx context.Context, r Reservation) (Reservation, error) {
 	r.Parts = slices.Clone(r.Parts)
 	for i := range r.Parts {

@@ -30,22 +30,22 @@ type Settled struct {
 // was reserved.
 //
 // Errors: ExceededError: the reservation stays as it is; settle it with Use.Over, since the money is spent.
-// NotFoundError of the kind "reservation": the store never had it, or forgot it (its name was erased, and not used
-// since, or it ended a week ago), so that nobody knows whether it was settled. InvalidError; those of State.Change.
+// NotFoundError of the kind "reservation": the store never had it, or forgot it (its name was erased and not used
+// since, or it ended a week ago), and whether it was settled is unknown. InvalidError; errors of State.Change.
 func (k *Keeper) Settle(ctx context.Context, r Reservation, use Use) (Settled, error) {
 	_, settled, err := k.settle(ctx, r, use, k.alone)
 	return settled, err
 }
 
-// Release gives back a reservation of which nothing was used. It may be repeated. Errors: those of Settle, without
-// ExceededError.
+// Release gives back a reservation of which nothing was used. It may be repeated. Errors: as of Settle,
+// without ExceededError.
 func (k *Keeper) Release(ctx context.Context, r Reservation) error {
 	_, err := k.Settle(ctx, r, Use{})
 	return err
 }
 
 // SettleTurn is Settle in a turn: both are stored, in one commit, or neither. The turn is stored without a settlement
-// if the reservation was settled before. Errors: those of Settle, and of Sessions.AppendTurn. Nothing was stored then.
+// if the reservation was settled before. Errors: as of Settle, and of Sessions.AppendTurn. Then nothing was stored.
 func (k *Keeper) SettleTurn(ctx context.Context, turn repo.Turn, r Reservation, use Use) (
 	repo.AppendedTurn, Settled, error,
 ) {

@@ -14,7 +14,7 @@ import (
 // under all of its limits at once. It also removes what Options.Keep says. It reads all that is kept under the names,
 // page by page. Several processes may sweep at the same time, and a sweep may be ended at any time.
 //
-// Errors: those of State.List and State.Change, with the number so far.
+// Errors: as of State.List and State.Change, with the number so far.
 func (k *Keeper) Sweep(ctx context.Context, names ...string) (expired int, err error) {
 	now, err := k.clock.Now(ctx)
 	for i := 0; err == nil && i < len(names); i++ {
@@ -54,7 +54,7 @@ func (k *Keeper) sweep(ctx context.Context, name, prefix string, now time.Time) 
 			if changes, err = k.outdated(ctx, name, found.Values[i], now); err == nil && len(changes) > 0 {
 				_, err = k.store.State().Change(ctx, changes)
 			}
-			if errors.Is(err, repo.ErrConflict) { // another was faster, or somebody else has written there
+			if errors.Is(err, repo.ErrConflict) { // another sweep was faster, or another writer has written there
 				err = nil
 			} else if err == nil && len(changes) > 1 { // of a reservation
 				expired++
@@ -71,7 +71,7 @@ func (k *Keeper) outdated(ctx context.Context, name string, v repo.StateValue, n
 	error,
 ) {
 	gone := []repo.StateChange{{Scope: scopeOf(name), Key: v.Key, Op: repo.StateRemove, IfVersion: &v.Version}}
-	of := append(adapter.SplitKey(v.Key), "", "", "", "") // a key of somebody else's may have fewer parts
+	of := append(adapter.SplitKey(v.Key), "", "", "", "") // a foreign key may have fewer parts
 	switch of[0] + "/" {
 	case expiredPrefix:
 		if now.After(v.UpdatedAt.Add(remembered)) {
@@ -85,7 +85,7 @@ func (k *Keeper) outdated(ctx context.Context, name string, v repo.StateValue, n
 	case heldPrefix:
 		var r Reservation
 		if json.Unmarshal(v.Value, &r) != nil || now.Before(v.UpdatedAt.Add(r.Life)) {
-			return nil, nil //nolint:nilerr // what cannot be read is somebody else's
+			return nil, nil //nolint:nilerr // a value that cannot be decoded is foreign
 		}
 		r, err := k.locate(ctx, r)
 		if err != nil || r.has(true) { // another was faster

@@ -14,7 +14,7 @@ import (
 type Clock struct {
 	store repo.Store
 	age   time.Duration
-	busy  chan struct{} // has an element while somebody reads or uses the last reading
+	busy  chan struct{} // has an element while a caller reads, or uses the last reading
 	last  reading
 }
 
@@ -38,7 +38,7 @@ func (r reading) now(age time.Duration) (now time.Time, fresh bool) {
 	return r.at.Add(passed), max(passed, here.Round(0).Sub(r.here.Round(0))) < age
 }
 
-// Now returns the time of the database. Errors: those of Store.InTx and of State.
+// Now returns the time of the database. Errors: as of Store.InTx and of State.
 func (c *Clock) Now(ctx context.Context) (time.Time, error) {
 	select {
 	case c.busy <- struct{}{}:
@@ -58,7 +58,7 @@ func (c *Clock) Now(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
-// read makes a key anew, since the time of one that is changed does not go back with the clock.
+// read makes a key anew, since a changed key's time does not go back with the clock.
 func (c *Clock) read(ctx context.Context) (r reading, err error) {
 	err = c.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
 		change := repo.StateChange{Scope: repo.Scope{Name: "agentstore-clock"}, Key: "now"}

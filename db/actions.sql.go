@@ -345,8 +345,8 @@ type ActionUpdateParams struct {
 	CreatedBy            *string
 }
 
-// Index: actions_pkey. Replaces the definition of a locked action. The parameters are those of ActionCreate, in the
-// same order, so that the same code fills in both; the name and created_by stay as they are.
+// Index: actions_pkey. Replaces the definition of a locked action. The parameters are ActionCreate's, in the same
+// order, so that the same code fills in both; the name and created_by stay as they are.
 func (q *Queries) ActionUpdate(ctx context.Context, db DBTX, arg ActionUpdateParams) (Action, error) {
 	row := db.QueryRow(ctx, actionUpdate,
 		arg.Description,

@@ -490,8 +490,8 @@ WHERE session_holds.namespace = '' AND session_holds.owner = ''
     AND session_holds.session_id = '00000000-0000-0000-0000-000000000000'
 `
 
-// Index: session_holds_pkey. Begins the transaction of a batch. Those who make holds wait until it ends, and the next
-// statement sees the holds that it waited for. It reads the row that is always there: see TurnLimitWait.
+// Index: session_holds_pkey. Begins the transaction of a batch. New holds wait until it ends, and the next statement
+// sees the holds that it waited for. It reads the row that is always there: see TurnLimitWait.
 func (q *Queries) AuditPruneBegin(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, auditPruneBegin)
 	return err
@@ -581,8 +581,8 @@ type AuditRecordRow struct {
 }
 
 // Index: audit_entries_pkey, audit_leaves_entry_id_key. Records the entries that are new, by their ids, unless one has
-// the id of another entry: differs is then the first such place from 1. known counts those that were there, also those
-// that have been pruned since: of these, and of fields that were erased, no more can be compared. If an entry is
+// the id of another entry: differs is then the first such place from 1. known counts the entries that were there, also
+// ones that have been pruned since: of these, and of fields that were erased, no more can be compared. If an entry is
 // neither written nor known, another transaction recorded it meanwhile, which this statement does not see, or a trigger
 // left it out. With whole the statement fails then, so that nothing is written. An empty text or a zero uuid stands for
 // null.

@@ -27,7 +27,7 @@ type AuditDoctorFunctionsRow struct {
 	Digest   string
 }
 
-// Index: none. The functions that run as the owner, and those of the triggers.
+// Index: none. The functions that run as the owner, and the triggers' functions.
 func (q *Queries) AuditDoctorFunctions(ctx context.Context, db DBTX) ([]AuditDoctorFunctionsRow, error) {
 	rows, err := db.Query(ctx, auditDoctorFunctions)
 	if err != nil {

@@ -163,11 +163,11 @@ type AuditListDescendingParams struct {
 	MaxRows         int32
 }
 
-// Lists and counts of the audit trail. The queries are rewritten before they are sent (repo/postgres/filters.go): of
-// the optional filters, those that are not set are left out, and the first that is set becomes a plain condition, for
-// which a generic plan uses an index. The others filter the rows that it finds, so the most selective filter comes
-// first. A list begins after a place that is not outside of the range: of several conditions on the same side,
-// PostgreSQL might enter the index by the wider one. With both sides it expects few rows, and does not sort them.
+// Lists and counts of the audit trail. The queries are rewritten before they are sent (repo/postgres/filters.go): the
+// optional filters that are null are left out, and the first that is set becomes a plain condition, for which a
+// generic plan uses an index. The others filter the rows that it finds, so the most selective filter comes first. A
+// list begins after a place that is not outside of the range: of several conditions on the same side, PostgreSQL
+// might enter the index by the wider one. With both sides it expects few rows, and does not sort them.
 // Index: audit_entries_<filter>_occurred_at_id_idx, or audit_entries_occurred_at_id_idx, backwards.
 func (q *Queries) AuditListDescending(ctx context.Context, db DBTX, arg AuditListDescendingParams) ([]AuditEntry, error) {
 	rows, err := db.Query(ctx, auditListDescending,

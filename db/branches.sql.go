@@ -244,7 +244,7 @@ FROM (
 ) AS r
 `
 
-// Index: none, but those of session_needed. How many messages of a session that was deleted its forks have.
+// Index: none, but session_needed's. How many messages of a deleted session its forks have.
 func (q *Queries) ForkKept(ctx context.Context, db DBTX, id pgtype.UUID) (int64, error) {
 	row := db.QueryRow(ctx, forkKept, id)
 	var column_1 int64
@@ -289,8 +289,8 @@ type ForkYieldParams struct {
 	SessionID pgtype.UUID
 }
 
-// Index: session_branches_pkey, session_branches_parent_id_idx. Gives what is left of a session that was deleted, of
-// which nobody has messages, another id: forks of its forks may still find by it what they have of others.
+// Index: session_branches_pkey, session_branches_parent_id_idx. Gives the remains of a deleted session, whose
+// messages are in no fork, another id: forks of its forks may still find by it what they have of others.
 func (q *Queries) ForkYield(ctx context.Context, db DBTX, arg ForkYieldParams) error {
 	_, err := db.Exec(ctx, forkYield, arg.Other, arg.SessionID)
 	return err

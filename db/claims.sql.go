@@ -24,9 +24,9 @@ SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)
 // others write it. Nothing waits for a lock.
 //
 // The plan of a statement is made once: to make it takes longer than to run it. PlanByIndex asks for that. Without it,
-// in a caller's transaction, a plan for any arguments must not look dearer than one for those of a call: so arguments
-// are hidden behind SELECT. Of a limit that it does not know the planner expects a tenth of what is there, and would
-// join the whole queue. So within it stands the largest that one claim may have.
+// in a caller's transaction, a plan for any arguments must not look dearer than one for a call's: so arguments are
+// hidden behind SELECT. Of a limit that it does not know the planner expects a tenth of what is there, and would join
+// the whole queue. So within it stands the largest that one claim may have.
 // Index: none. Comes before statements on plans, in a transaction that has nothing else. The server keeps their plans
 // until it next looks at the tables. A table that was empty then, and now is long, would be read as a whole meanwhile,
 // by each of them. And it would plan each anew, since it compares the kept plan with the first ones, which were for an
@@ -127,7 +127,7 @@ CROSS JOIN LATERAL (
     FOR NO KEY UPDATE SKIP LOCKED
 ) AS p
 CROSS JOIN LATERAL (
-    -- 0 if there is no lease, and null if somebody has it, or the claim, locked.
+    -- 0 if there is no lease, and null if it, or the claim, is locked.
     SELECT CASE WHEN $3::text = 'processing' AND (SELECT true FROM plan_claims c
         WHERE c.plan_id = p.id FOR UPDATE SKIP LOCKED) IS NULL THEN NULL
         WHEN (SELECT true FROM leases l WHERE l.namespace = $5::text AND l.kind = 'plan'
@@ -161,10 +161,10 @@ type PlanClaimLockRow struct {
 
 // Index: plans_pkey or plans_root_id_id_key, plan_claims_pkey, leases_pkey. Locks plans one by one, until there are
 // most, so that a claim hides none that it does not take, and returns them in their order, each with a fence that is
-// larger than all that were given for it (LeaseTake). It passes over those that are locked, or not at the stage any
-// more, and those whose lease somebody holds, or has locked: a renewal may be under way. Whoever acquires the lease of
-// a plan has the lock of the plan. is_last: their claims have expired in their last attempts. Others are left to
-// PlanExpire after their deadline.
+// larger than all that were given for it (LeaseTake). It passes over plans that are locked, or not at the stage any
+// more, or whose lease is held, or locked: a renewal may be under way. An acquisition of the lease of a plan has the
+// lock of the plan. is_last: their claims have expired in their last attempts. Others are left to PlanExpire after
+// their deadline.
 func (q *Queries) PlanClaimLock(ctx context.Context, db DBTX, arg PlanClaimLockParams) ([]PlanClaimLockRow, error) {
 	rows, err := db.Query(ctx, planClaimLock,
 		arg.Ids,

@@ -93,7 +93,7 @@ type PlanClaimLaterParams struct {
 }
 
 // Index: plan_claims_pkey. Notes when leases end that were renewed. The times at which claims are to be looked at are
-// scattered a little, also where one statement sets those of many: they are read from a time on. It waits for nobody.
+// scattered a little, also where one statement sets many: they are read from a time on. It skips locked rows.
 func (q *Queries) PlanClaimLater(ctx context.Context, db DBTX, arg PlanClaimLaterParams) error {
 	_, err := db.Exec(ctx, planClaimLater, arg.Ids, arg.HeldUntils)
 	return err
@@ -117,7 +117,7 @@ type PlanClaimLeaseParams struct {
 	Fences         []int64
 }
 
-// Index: leases_pkey. Takes leases, but for those that somebody has acquired between the snapshot and the lock of
+// Index: leases_pkey. Takes leases, except for ones that were acquired between the snapshot and the lock of
 // PlanClaimLock: the next statements leave out what has no lease.
 func (q *Queries) PlanClaimLease(ctx context.Context, db DBTX, arg PlanClaimLeaseParams) error {
 	_, err := db.Exec(ctx, planClaimLease,
@@ -297,7 +297,7 @@ type PlanClaimTellParams struct {
 	Actors      []string
 }
 
-// Index: plans_pkey. The entries of the same, those of a plan in their order.
+// Index: plans_pkey. The entries of the same, each plan's in their order.
 func (q *Queries) PlanClaimTell(ctx context.Context, db DBTX, arg PlanClaimTellParams) error {
 	_, err := db.Exec(ctx, planClaimTell,
 		arg.Now,

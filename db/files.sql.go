@@ -71,8 +71,8 @@ type FileChunksInsertParams struct {
 }
 
 // The bytes of files, in rows of one length but for the last. Nothing refers to a blob before all of it is committed.
-// Index: none. Adds rows to a blob that is being written. Their commit waits for no disk: that of the version which
-// refers to them comes later in the same log, and does.
+// Index: none. Adds rows to a blob that is being written. Their commit waits for no disk: the commit of the version
+// which refers to them comes later in the same log, and does.
 func (q *Queries) FileChunksInsert(ctx context.Context, db DBTX, arg FileChunksInsertParams) error {
 	_, err := db.Exec(ctx, fileChunksInsert,
 		arg.Namespace,

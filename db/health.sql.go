@@ -53,7 +53,7 @@ type HealthHoldersRow struct {
 }
 
 // The queries of Health. They read the catalog and the statistics.
-// Index: none. Who keeps dead row versions of this database from being removed, the oldest first. Of a session of
+// Index: none. What keeps dead row versions of this database from being removed, the oldest first. Of a session of
 // another role the server does not say since when, unless this role is a member of pg_read_all_stats. A replication
 // slot and a prepared transaction hold without any session. A standby that gives feedback is a sender of the log, which
 // has no database. A transaction that has written holds, too, while it has no snapshot: idle at read committed.

@@ -31,7 +31,7 @@ type LeaseGetRow struct {
 	ExpiresAt  time.Time
 }
 
-// Index: leases_pkey. Returns the lease, whoever has it, also if it has expired. A free row is none.
+// Index: leases_pkey. Returns the lease, of any owner, also if it has expired. A free row is none.
 func (q *Queries) LeaseGet(ctx context.Context, db DBTX, arg LeaseGetParams) (LeaseGetRow, error) {
 	row := db.QueryRow(ctx, leaseGet, arg.Namespace, arg.Kind, arg.Name)
 	var i LeaseGetRow
@@ -86,7 +86,7 @@ type LeaseListRow struct {
 
 // Index: leases_pkey or leases_namespace_owner_kind_name_idx, sessions_pkey, plans_pkey or plans_root_id_id_key. The
 // query is rewritten before it is sent: see audit_lists.sql. view: the lease of a session or a plan is in the namespace
-// local, whatever that of the session or the plan is, which decides.
+// local; the namespace of the session or the plan decides.
 func (q *Queries) LeaseList(ctx context.Context, db DBTX, arg LeaseListParams) ([]LeaseListRow, error) {
 	rows, err := db.Query(ctx, leaseList,
 		arg.Namespace,
@@ -147,8 +147,8 @@ type LeaseListEndedParams struct {
 	Fences     []int64
 }
 
-// Index: leases_pkey. The poll of those who wait for leases: it returns the places, from 1, of those fences that are
-// not held, and, where the fence is 0, of those keys that nobody but the owner holds.
+// Index: leases_pkey. The poll of callers that wait for leases: it returns the places, from 1, of the fences that
+// are not held, and, where the fence is 0, of the keys that are free or held by the owner.
 func (q *Queries) LeaseListEnded(ctx context.Context, db DBTX, arg LeaseListEndedParams) ([]int64, error) {
 	rows, err := db.Query(ctx, leaseListEnded,
 		arg.Namespaces,
@@ -196,7 +196,7 @@ type LeaseListHeldRow struct {
 	ExpiresAt  time.Time
 }
 
-// Index: leases_pkey. Returns those of the leases that somebody holds.
+// Index: leases_pkey. Returns the leases that are held.
 func (q *Queries) LeaseListHeld(ctx context.Context, db DBTX, arg LeaseListHeldParams) ([]LeaseListHeldRow, error) {
 	rows, err := db.Query(ctx, leaseListHeld, arg.Namespace, arg.Kind, arg.Names)
 	if err != nil {
@@ -237,8 +237,8 @@ type LeaseLockParams struct {
 	Owner     string
 }
 
-// Index: leases_pkey. The second one locks the row. If its snapshot shows somebody else who holds the lease, it waits
-// for nobody.
+// Index: leases_pkey. The second one locks the row. If its snapshot shows another owner that holds the lease, it
+// returns at once.
 func (q *Queries) LeaseLock(ctx context.Context, db DBTX, arg LeaseLockParams) error {
 	_, err := db.Exec(ctx, leaseLock,
 		arg.Namespace,
@@ -423,11 +423,11 @@ type LeaseRenewRow struct {
 	Hint       pgtype.TID
 }
 
-// Index: leases_pkey. Renews leases, and waits for nobody: it returns those that it has renewed, with their places in
-// the arguments from 1. It leaves out those that are locked by others, or lost: the lease with this fence has expired,
-// or was released. It never shortens a life: the owner may have another holder, with a longer one. For a process, it is
-// sent after PlanByIndex, and planned once: see claims.sql. hints are where the rows were when they were last renewed:
-// see MessageAppendOne.
+// Index: leases_pkey. Renews leases without waiting: it returns the renewed ones, with their places in the arguments
+// from 1. It leaves out leases that are locked by others, or lost: the lease with this fence has expired, or was
+// released. It never shortens a life: the owner may have another holder, with a longer one. For a process, it is sent
+// after PlanByIndex, and planned once: see claims.sql. hints are where the rows were when they were last renewed: see
+// MessageAppendOne.
 func (q *Queries) LeaseRenew(ctx context.Context, db DBTX, arg LeaseRenewParams) ([]LeaseRenewRow, error) {
 	rows, err := db.Query(ctx, leaseRenew,
 		arg.Namespaces,
@@ -474,7 +474,7 @@ WHERE l.namespace = old.namespace AND l.kind = old.kind AND l.name = old.name
 `
 
 // Index: leases_namespace_acquired_at_idx, leases_pkey. Removes a few rows that have been free for a day: more than the
-// release that it follows has freed. It waits for nobody.
+// release that it follows has freed. It skips locked rows.
 func (q *Queries) LeaseSweep(ctx context.Context, db DBTX, namespace string) error {
 	_, err := db.Exec(ctx, leaseSweep, namespace)
 	return err
@@ -509,7 +509,7 @@ type LeaseTakeParams struct {
 }
 
 // Index: leases_pkey, session_counters_pkey, plans_pkey or plans_root_id_id_key. Gives the lease to owner unless
-// somebody else holds it. If owner holds it already, its fence stays. A new fence is larger than the one before, than
+// another owner holds it. If owner holds it already, its fence stays. A new fence is larger than the one before, than
 // the fence of the session or plan that the key names, and than the time in microseconds since 1970: the row and the
 // fence may be new.
 func (q *Queries) LeaseTake(ctx context.Context, db DBTX, arg LeaseTakeParams) error {

@@ -17,8 +17,8 @@ SELECT ('agentstore_' || 'session_counters'::regclass::oid)::text AS channel
 FROM pg_advisory_lock_shared($1::integer, 'session_counters'::regclass::oid::integer)
 `
 
-// Index: none. Takes the lock that tells writers that somebody listens, for as long as the connection lasts, and
-// returns the channel. It waits for a writer's LiveNotify at most.
+// Index: none. Takes the lock that tells writers that there is a listener, for as long as the connection lasts,
+// and returns the channel. It waits for a writer's LiveNotify at most.
 func (q *Queries) LiveListen(ctx context.Context, db DBTX, lockClass int32) (string, error) {
 	row := db.QueryRow(ctx, liveListen, lockClass)
 	var channel string
@@ -46,9 +46,9 @@ type LiveNotifyRow struct {
 	Sent  int64
 }
 
-// Index: none. Sends payloads to those who listen, unless nobody does. A listener holds an advisory lock, shared
-// (LiveListen). If this statement gets it, nobody listens: it is then a read, while a NOTIFY would be a transaction
-// that writes. The channel, and the lock, are those of the tables' schema: their names have the table's oid. Nothing
+// Index: none. Sends payloads to listeners, if there are any. A listener holds an advisory lock, shared
+// (LiveListen). If this statement gets it, there is none: it is then a read, while a NOTIFY would be a transaction
+// that writes. The channel, and the lock, belong to the tables' schema: their names have the table's oid. Nothing
 // waits for the commit's place on disk, since a notification does not survive a crash anyway.
 func (q *Queries) LiveNotify(ctx context.Context, db DBTX, arg LiveNotifyParams) (LiveNotifyRow, error) {
 	row := db.QueryRow(ctx, liveNotify, arg.Payloads, arg.LockClass)
@@ -125,7 +125,7 @@ type MessageListNewsRow struct {
 }
 
 // Index: session_counters_pkey, messages_pkey. Returns messages of sessions, of each from a sequence on, up to max_rows
-// of one session and max_bytes together: for those who follow the sessions. Each row has the session's place among
+// of one session and max_bytes together: for followers of the sessions. Each row has the session's place among
 // session_ids, from 1, and its next sequence, or null if there is no such session. A session without messages from
 // there on has one row, in which the columns of a message are null. One for which there was no room has none: there is
 // room for those first that need little. Sorted by place and sequence. The rows are not scanned into the generated
@@ -193,9 +193,9 @@ type SessionListMovedRow struct {
 	NextSequence int64
 }
 
-// Index: session_counters_pkey. Returns those of the sessions whose next sequence is not the given one, with the actual
-// one, or -1 if they do not exist. It is the poll of those who follow sessions: a look-up of each counter row, and an
-// empty answer where nothing is new.
+// Index: session_counters_pkey. Returns the sessions whose next sequence is not the given one, with the actual one, or
+// -1 if they do not exist. It is the poll of followers of sessions: a look-up of each counter row, and an empty answer
+// where nothing is new.
 func (q *Queries) SessionListMoved(ctx context.Context, db DBTX, arg SessionListMovedParams) ([]SessionListMovedRow, error) {
 	rows, err := db.Query(ctx, sessionListMoved, arg.Ids, arg.NextSequences)
 	if err != nil {

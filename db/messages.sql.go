@@ -119,10 +119,10 @@ type MessageAppendOneRow struct {
 // already. The ledger of turns finds out which of these it is (repo/postgres/internal/write).
 //
 // hint is where the counter row was when it was last written. Each append leaves a version of the row behind. While a
-// snapshot is open that may need them, nobody can remove them, and whoever looks the row up by the index steps over all
-// of them. If the row is elsewhere by now the index finds it. The UPDATE takes the version that the lock returned. If
-// somebody else has written it since the statement began, that is none that the statement sees, and there is no row in
-// the answer.
+// snapshot is open that may need them, they cannot be removed, and a look-up of the row by the index steps over all of
+// them. If the row is elsewhere by now the index finds it. The UPDATE takes the version that the lock returned. If
+// another transaction has written it since the statement began, the statement does not see that version, and there is
+// no row in the answer.
 //
 // It does nothing in a transaction of another level than read committed, so that it can be sent without a statement
 // that sets the level. updated_at, which is also the message's created_at, does not go backwards when the server's
@@ -230,8 +230,8 @@ type MessageGetParams struct {
 	ID        pgtype.UUID
 }
 
-// Index: messages_session_id_id_key, session_branches_pkey, session_counters_pkey. A fork's may be one that it has of
-// others. What is left of a session that was deleted is none of its messages.
+// Index: messages_session_id_id_key, session_branches_pkey, session_counters_pkey. A fork's may be an inherited one.
+// The remains of a deleted session are none of its messages.
 func (q *Queries) MessageGet(ctx context.Context, db DBTX, arg MessageGetParams) (Message, error) {
 	row := db.QueryRow(ctx, messageGet, arg.SessionID, arg.ID)
 	var i Message
@@ -397,8 +397,8 @@ type MessageListByCallParams struct {
 	CallID    string
 }
 
-// Index: messages_session_id_call_id_sequence_idx, session_branches_pkey, session_counters_pkey. Ascending; those that
-// a fork has of others come first.
+// Index: messages_session_id_call_id_sequence_idx, session_branches_pkey, session_counters_pkey. Ascending; a fork's
+// inherited ones come first.
 func (q *Queries) MessageListByCall(ctx context.Context, db DBTX, arg MessageListByCallParams) ([]Message, error) {
 	rows, err := db.Query(ctx, messageListByCall, arg.MaxRows, arg.SessionID, arg.CallID)
 	if err != nil {
@@ -553,8 +553,7 @@ type MessageListOwnParams struct {
 	MaxRows      int32
 }
 
-// Index: messages_pkey, forwards, session_counters_pkey. Messages of all branches, without those that a fork has of
-// others.
+// Index: messages_pkey, forwards, session_counters_pkey. Messages of all branches, without a fork's inherited ones.
 func (q *Queries) MessageListOwn(ctx context.Context, db DBTX, arg MessageListOwnParams) ([]Message, error) {
 	rows, err := db.Query(ctx, messageListOwn, arg.SessionID, arg.FromSequence, arg.MaxRows)
 	if err != nil {

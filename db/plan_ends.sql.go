@@ -60,8 +60,8 @@ type PlanDeleteRow struct {
 
 // Index: plans_root_id_id_key, plan_projects_pkey. Deletes the plan with what is below it, whose root is locked: see
 // PlanCancel. The cascade deletes their histories and links. It deletes nothing if one of them is queued or processing,
-// or with idle_since complete, or held (HoldGate must be locked), and says which. Whether the plan has the version, and
-// the age, its caller wants is up to the caller, who rolls back.
+// or with idle_since complete, or held (HoldGate must be locked), and says which. The caller checks that the plan has
+// the version, and the age, that it wants, and otherwise rolls back.
 func (q *Queries) PlanDelete(ctx context.Context, db DBTX, arg PlanDeleteParams) (PlanDeleteRow, error) {
 	row := db.QueryRow(ctx, planDelete, arg.RootID, arg.ID, arg.IdleSince)
 	var i PlanDeleteRow
@@ -131,9 +131,9 @@ SELECT count(*)::bigint AS deleted FROM deleted
 
 // Index: plan_ends_delete_at_idx, plan_ends_pkey, plans_pkey, plans_root_id_id_key, plan_projects_pkey,
 // session_holds_pkey. Deletes up to max_rows plans, with the deepest ones first, of trees that have been kept long
-// enough, and puts off those in which a plan has work (rules.IsOpen) or is held. It waits for nobody, and deletes
+// enough, and puts off those in which a plan has work (rules.IsOpen) or is held. It skips locked rows, and deletes
 // nothing if a hold was made since its snapshot, or is being made: gate then has another time than seen, or none. A
-// plan that somebody else adds or moves meanwhile is a foreign key that is violated, or a row that stays.
+// plan that is added or moved meanwhile is a foreign key that is violated, or a row that stays.
 func (q *Queries) PlanDeleteKept(ctx context.Context, db DBTX, maxRows int32) (int64, error) {
 	row := db.QueryRow(ctx, planDeleteKept, maxRows)
 	var deleted int64
@@ -220,10 +220,10 @@ type PlanExpireRow struct {
 }
 
 // Index: plan_queue_deadline_idx, plan_claims_lease_namespace_check_at_idx, plan_claims_pkey, plans_pkey, leases_pkey.
-// Ends up to max_rows of what is over: plans that were queued until their deadline are errored, and those whose claims
-// expired a while ago, so that nobody has taken them over, are queued again, or errored after their last attempt. A
-// claim whose lease was released is due at once: one that was made in the grace period is left to those who claim. It
-// waits for nobody: see PlanClaimLock. It looks at more than it ends, since the first ones may be locked.
+// Ends up to max_rows of what is over: plans that were queued until their deadline are errored, and plans whose claims
+// expired a while ago, without being taken over, are queued again, or errored after their last attempt. A claim whose
+// lease was released is due at once: one that was made in the grace period is left to claims. It skips locked rows:
+// see PlanClaimLock. It looks at more than it ends, since the first ones may be locked.
 func (q *Queries) PlanExpire(ctx context.Context, db DBTX, arg PlanExpireParams) (PlanExpireRow, error) {
 	row := db.QueryRow(ctx, planExpire, arg.MaxRows, arg.LeaseNamespace, arg.GraceSeconds)
 	var i PlanExpireRow

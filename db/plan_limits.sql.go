@@ -38,7 +38,7 @@ type PlanLimitListRow struct {
 }
 
 // Index: plan_limits_pkey, plan_claims_namespace_check_at_idx. The limits behind a place, with the number of plans that
-// are claimed; in a view those of its namespace.
+// are claimed; in a view its namespace's.
 func (q *Queries) PlanLimitList(ctx context.Context, db DBTX, arg PlanLimitListParams) ([]PlanLimitListRow, error) {
 	rows, err := db.Query(ctx, planLimitList,
 		arg.Namespace,
@@ -83,8 +83,8 @@ type PlanLimitLockRow struct {
 	ActionName string
 }
 
-// Index: plan_limits_pkey. Comes before PlanLimitRoom, in the same transaction, so that it sees what those who had the
-// locks before have claimed. It waits for nobody: nothing is claimed where a lock is missing. Nor is there above read
+// Index: plan_limits_pkey. Comes before PlanLimitRoom, in the same transaction, so that it sees what earlier holders
+// of the locks have claimed. It skips locked rows: nothing is claimed where a lock is missing. Nor is there above read
 // committed, where PlanLimitRoom would not see that.
 func (q *Queries) PlanLimitLock(ctx context.Context, db DBTX, namespaces []string) ([]PlanLimitLockRow, error) {
 	rows, err := db.Query(ctx, planLimitLock, namespaces)

@@ -189,9 +189,9 @@ type PlanTransitionRow struct {
 }
 
 // Index: plans_pkey, plan_claims_pkey, leases_pkey. Makes transitions of plans, other than cancellations, if their
-// stages and versions are those that the caller read, and their fences (0 for none) the latest, and adds them to the
-// histories. It returns the plans that it has moved, with their places in the arguments from 1, and waits for nobody:
-// it leaves out those that are locked, or whose claim or its lease is, which the trigger plan_queue_move deletes. With
+// stages and versions are as the caller read them, and their fences (0 for none) the latest, and adds them to the
+// histories. It returns the plans that it has moved, with their places in the arguments from 1. It waits for no lock:
+// it leaves out plans that are locked, or whose claim or its lease is, which the trigger plan_queue_move deletes. With
 // waits, for one plan that is locked already, the trigger waits for these. Sent after PlanByIndex, and planned once:
 // see claims.sql.
 func (q *Queries) PlanTransition(ctx context.Context, db DBTX, arg PlanTransitionParams) ([]PlanTransitionRow, error) {

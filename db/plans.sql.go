@@ -54,8 +54,8 @@ type PlanCancelParams struct {
 	Actor     *string
 }
 
-// Index: plans_root_id_id_key. Cancels the plan with its live descendants, if its stage and version are those that the
-// caller read. The tree's root is locked, so that no plan is added meanwhile. It reads the whole tree by its root, and
+// Index: plans_root_id_id_key. Cancels the plan with its live descendants, if its stage and version are as the caller
+// read them. The tree's root is locked, so that no plan is added meanwhile. It reads the whole tree by its root, and
 // then selects the descendants, since the planner cannot estimate how many plans a recursion on the table finds. The
 // new values come from the locked rows: a transition of a descendant may have been committed since the statement began.
 func (q *Queries) PlanCancel(ctx context.Context, db DBTX, arg PlanCancelParams) ([]pgtype.UUID, error) {

@@ -115,7 +115,7 @@ type SessionReadPathRow struct {
 }
 
 // Index: session_branches_pkey, session_counters_pkey. The ranges of messages that from_sequence and since select of
-// transcripts, or of all branches; most, if the last messages are read of transcripts, bounds those of each.
+// transcripts, or of all branches; most, if the last messages are read of transcripts, bounds the messages of each.
 func (q *Queries) SessionReadPath(ctx context.Context, db DBTX, arg SessionReadPathParams) ([]SessionReadPathRow, error) {
 	rows, err := db.Query(ctx, sessionReadPath,
 		arg.Since,
@@ -284,8 +284,8 @@ type SessionReadRangesRow struct {
 	Place      interface{}
 }
 
-// Index: messages_pkey, session_branches_pkey. The first messages of each range, or backwards the last ones, whose
-// place is that of the range, with the size of what is asked for; of sessions that have branches, or are forks, only if
+// Index: messages_pkey, session_branches_pkey. The first messages of each range, or backwards the last ones, with the
+// place of the range, and the size of what is asked for; of sessions that have branches, or are forks, only if
 // branched. A row has no metadata, content and payload if with it there are more bytes than its range's share: the
 // caller decides what there is room for. No size is found out by reading a value that is stored out of line. One of
 // first_messages and last_messages is 0.

@@ -53,8 +53,8 @@ type RedactFindRow struct {
 	Elsewhere bool
 }
 
-// Index: session_branches_pkey, messages_pkey, session_branches_parent_id_idx, sessions_pkey, session_ids_pkey. Those
-// of a session's messages that have the sequences, each with the session whose it is: of another one it has its path.
+// Index: session_branches_pkey, messages_pkey, session_branches_parent_id_idx, sessions_pkey, session_ids_pkey. The
+// messages of a session that have the sequences, each with the session whose it is: of another one it has its path.
 // held: a hold keeps that session or a fork of it. elsewhere: that session is, or was, not of the view.
 func (q *Queries) RedactFind(ctx context.Context, db DBTX, arg RedactFindParams) ([]RedactFindRow, error) {
 	rows, err := db.Query(ctx, redactFind, arg.ID, arg.Sequences, arg.View)
@@ -102,7 +102,7 @@ type RedactMessagesParams struct {
 }
 
 // Index: messages_pkey or messages_session_id_id_key, session_turns_pkey. Redacts messages of a session, which may be
-// deleted, returns those that were not yet, and takes the digests of their turns: rules.RedactedDigest.
+// deleted, returns the newly redacted ones, and takes the digests of their turns: rules.RedactedDigest.
 func (q *Queries) RedactMessages(ctx context.Context, db DBTX, arg RedactMessagesParams) ([]int64, error) {
 	rows, err := db.Query(ctx, redactMessages, arg.Owner, arg.Sequences)
 	if err != nil {
@@ -158,8 +158,8 @@ UPDATE streams s SET expires_at = 'epoch', status = CASE WHEN s.status = 'open' 
 WHERE s.session_id = ANY ($1::uuid[]) RETURNING s.id
 `
 
-// Index: streams_session_id_status_id_idx. Lets the streams of sessions expire for ever, and returns their ids. Whoever
-// adds a part has the lock of the row, so the next statement sees all parts.
+// Index: streams_session_id_status_id_idx. Lets the streams of sessions expire for ever, and returns their ids. A
+// writer of a part has the lock of the row, so the next statement sees all parts.
 func (q *Queries) RedactStreams(ctx context.Context, db DBTX, sessionIds []pgtype.UUID) ([]pgtype.UUID, error) {
 	rows, err := db.Query(ctx, redactStreams, sessionIds)
 	if err != nil {

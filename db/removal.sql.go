@@ -29,7 +29,7 @@ type ActionForgetParams struct {
 	Namespaces []string
 }
 
-// Index: none: there are few actions. Those who know the definition learn of the change by its version.
+// Index: none: there are few actions. Processes that know the definition learn of the change by its version.
 func (q *Queries) ActionForget(ctx context.Context, db DBTX, arg ActionForgetParams) (int64, error) {
 	result, err := db.Exec(ctx, actionForget, arg.Name, arg.Namespaces)
 	if err != nil {
@@ -102,8 +102,8 @@ type AuditQuarantineForgetParams struct {
 	Without bool
 }
 
-// Index: none: there should be no entries in quarantine. Those that quote a name, and one of the
-// members with their namespace.
+// Index: none: there should be no entries in quarantine. Deletes entries that quote a name, and
+// one of the members with their namespace.
 func (q *Queries) AuditQuarantineForget(ctx context.Context, db DBTX, arg AuditQuarantineForgetParams) (int64, error) {
 	result, err := db.Exec(ctx, auditQuarantineForget, arg.Quoted, arg.Members, arg.Without)
 	if err != nil {
@@ -134,7 +134,7 @@ type ForkHeldParams struct {
 }
 
 // Index: sessions_namespace_owner_created_at_idx, session_branches_parent_id_idx, session_branches_importer_idx. A
-// session that a hold keeps, and which has messages of somebody's sessions, or that came with their imports. OFFSET 0
+// session that a hold keeps, and which has messages of a person's sessions, or that came with their imports. OFFSET 0
 // has each looked up by the index.
 func (q *Queries) ForkHeld(ctx context.Context, db DBTX, arg ForkHeldParams) (pgtype.UUID, error) {
 	row := db.QueryRow(ctx, forkHeld, arg.Namespaces, arg.Owner)
@@ -175,9 +175,9 @@ type LeaseForgetParams struct {
 	Namespaces []string
 }
 
-// Index: leases_pkey. Removes the rows of leases with a name, and of its slots, that nobody holds, whatever their
-// namespace and kind, and counts those that stay. The next fence is larger: so a row stays whose fence the clock, which
-// has stepped back, has not reached.
+// Index: leases_pkey. Removes the rows of free leases with a name, and of its slots, whatever their namespace and kind,
+// and counts the rows that stay. The next fence is larger: so a row stays whose fence the clock, which has stepped
+// back, has not reached.
 func (q *Queries) LeaseForget(ctx context.Context, db DBTX, arg LeaseForgetParams) (int64, error) {
 	row := db.QueryRow(ctx, leaseForget, arg.Name, arg.Namespaces)
 	var stay int64
@@ -330,7 +330,7 @@ WHERE n.namespace <> ''
 `
 
 // Index: sessions_namespace_created_at_idx, state_scopes_namespace_name_key, leases_pkey. Each namespace is looked up
-// from the one before. The order of those of leases is that of their bytes.
+// from the one before. Leases' namespaces are in the order of their bytes.
 func (q *Queries) NamespacesOfAll(ctx context.Context, db DBTX) ([]string, error) {
 	rows, err := db.Query(ctx, namespacesOfAll)
 	if err != nil {
@@ -433,11 +433,11 @@ type PlanForgetRow struct {
 	Live    int64
 }
 
-// Names stand for somebody in namespaces; none given: in all. What has no namespace is in the default one.
+// Names stand for a person in namespaces; none given: in all. What has no namespace is in the default one.
 // Index: plan_history_actor_plan_id_idx, plans_pkey, plan_history_pkey, plan_projects_pkey, plan_claims_pkey. Replaces
-// what somebody did and said in the history of plans, behind one; the texts of plans that they made, unless these have
-// work (rules.IsOpen); and those that say why a plan failed or was cancelled, if that is by them. What a sweep writes
-// beside it names nobody.
+// what a person did and said in the history of plans, behind one; the texts of plans that the person made, unless
+// these have work (rules.IsOpen); and the person's texts that say why a plan failed or was cancelled. What a sweep
+// writes beside it has no names.
 func (q *Queries) PlanForget(ctx context.Context, db DBTX, arg PlanForgetParams) (PlanForgetRow, error) {
 	row := db.QueryRow(ctx, planForget,
 		arg.Name,
@@ -499,8 +499,8 @@ SELECT (coalesce((SELECT true FROM session_remains r ORDER BY r.session_id LIMIT
 `
 
 // Index: session_remains_pkey, streams_expires_at_idx, stream_parts_pkey, streams_namespace_key_began_key. Whether
-// SessionRemove, StreamPartRemove or StreamRemove would find anything if nobody else was at it: what others have locked
-// is still there.
+// SessionRemove, StreamPartRemove or StreamRemove would find anything if all was unlocked: what others have locked is
+// still there.
 func (q *Queries) RemovalLeft(ctx context.Context, db DBTX) (bool, error) {
 	row := db.QueryRow(ctx, removalLeft)
 	var column_1 bool
@@ -543,9 +543,9 @@ type SessionCountIdleRow struct {
 
 // Index: session_holds_pkey, session_activity_namespace_active_at_idx, sessions_pkey. Counts the sessions of namespaces
 // that nothing was appended to since the minute of a time, and for how long it is over for the first one. Of the first
-// 10,001 it leaves out those that a hold keeps, or that are in use, and does not look for others in their place: what
-// it reads is bounded. The constant tells the planner. session_held, of which the conditions are, would take more than
-// twice as long.
+// 10,001 it leaves out sessions that a hold keeps, or that are in use, and does not look for others in their place:
+// what it reads is bounded. The constant tells the planner. session_held, of which the conditions are, would take more
+// than twice as long.
 func (q *Queries) SessionCountIdle(ctx context.Context, db DBTX, arg SessionCountIdleParams) (SessionCountIdleRow, error) {
 	row := db.QueryRow(ctx, sessionCountIdle, arg.Namespaces, arg.Sinces)
 	var i SessionCountIdleRow
@@ -604,7 +604,7 @@ type StreamForgetParams struct {
 	Namespaces []string
 }
 
-// Index: streams_owner_idx. Lets the streams that somebody opened expire for ever.
+// Index: streams_owner_idx. Lets the streams that a person opened expire for ever.
 func (q *Queries) StreamForget(ctx context.Context, db DBTX, arg StreamForgetParams) (int64, error) {
 	result, err := db.Exec(ctx, streamForget, arg.Owner, arg.Namespaces)
 	if err != nil {
@@ -664,11 +664,11 @@ type TurnRemoveOldRow struct {
 	Held    int64
 }
 
-// What packages retention and erase need besides the contract. Who removes or replaces what a hold may keep locks
-// HoldGate in a statement before.
+// What packages retention and erase need besides the contract. A transaction that removes or replaces what a hold
+// may keep locks HoldGate in a statement before.
 // Index: session_turns_created_at_idx, session_turns_pkey. Removes up to max_rows records of turns, of which there are
-// found, up to the time that is reached. It waits for nobody. Those of that time that are held are found again, and
-// counted then.
+// found, up to the time that is reached. It skips locked rows. Held ones of that time are found again, and counted
+// then.
 func (q *Queries) TurnRemoveOld(ctx context.Context, db DBTX, arg TurnRemoveOldParams) (TurnRemoveOldRow, error) {
 	row := db.QueryRow(ctx, turnRemoveOld, arg.Before, arg.MaxRows, arg.NotBefore)
 	var i TurnRemoveOldRow

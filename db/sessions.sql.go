@@ -20,7 +20,7 @@ WHERE namespace = '' AND owner = '' AND session_id = '00000000-0000-0000-0000-00
 `
 
 // Index: session_holds_pkey. Waits for the deletions under way, and keeps others waiting until the hold is committed.
-// Who finds the same time before and after it has locked the row has seen all holds.
+// A transaction that finds the same time before and after it has locked the row has seen all holds.
 func (q *Queries) HoldChange(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, holdChange)
 	return err
@@ -105,7 +105,7 @@ type HoldListParams struct {
 }
 
 // Index: session_holds_pkey, sessions_pkey. In its order, behind a place; the first place is what deletions lock. In a
-// view those of its namespace, and of the sessions in it.
+// view the holds of its namespace, and of the sessions in it.
 func (q *Queries) HoldList(ctx context.Context, db DBTX, arg HoldListParams) ([]SessionHold, error) {
 	rows, err := db.Query(ctx, holdList,
 		arg.AfterNamespace,
@@ -311,12 +311,12 @@ type SessionDeleteRow struct {
 
 // Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, state_scopes_session_id_idx,
 // state_values_pkey, session_holds_pkey, streams_session_id_status_id_idx, session_branches_pkey,
-// session_branches_parent_id_idx. The cascade uses the keys of the session's state, and a trigger those of messages,
-// session_usages and session_turns. The session and its state must be locked, so that the counts are those of the rows
-// that are deleted. messages is the number of its own messages, since sequences have no gaps; forked says that forks of
-// it may keep some of them. The id is noted, so that it is not given again. Nothing is done if the session is held
-// (HoldGate must be locked), has another version than if_version, another next sequence than if_messages, or was
-// appended to at idle_since or later, or is in use.
+// session_branches_parent_id_idx. The cascade uses the keys of the session's state, and a trigger the keys of messages,
+// session_usages and session_turns. The session and its state must be locked, so that the counts are of the deleted
+// rows. messages is the number of its own messages, since sequences have no gaps; forked says that forks of it may keep
+// some of them. The id is noted, so that it is not given again. Nothing is done if the session is held (HoldGate must
+// be locked), has another version than if_version, another next sequence than if_messages, or was appended to at
+// idle_since or later, or is in use.
 func (q *Queries) SessionDelete(ctx context.Context, db DBTX, arg SessionDeleteParams) (SessionDeleteRow, error) {
 	row := db.QueryRow(ctx, sessionDelete,
 		arg.ID,
@@ -751,10 +751,10 @@ type SessionListActiveRow struct {
 // Index: session_activity_namespace_active_at_idx or session_activity_namespace_owner_active_at_idx, backwards, then
 // session_counters_pkey, sessions_pkey, session_plans_pkey, plans_pkey. Last active first. Rewritten like SessionList.
 // active_at is in the minute of the last activity, whose exact time has the counter row, and is not later. So a page
-// needs the sessions of whole minutes: what is left of the minute in which the page before ended (which begins at
+// needs the sessions of whole minutes: the rest of the minute in which the page before ended (which begins at
 // after_minute), and from there on (below_at, below_id) down to the beginning of the minute that completes the page
-// (edge). Up to 1,000 are before that minute. If more than 5,000 are in it, it is coarse: its order is that of
-// active_at, and stays that until the list has left it (after_coarse; below is then the place itself).
+// (edge). Up to 1,000 are before that minute. If more than 5,000 are in it, it is coarse: its order is by active_at,
+// and stays so until the list has left it (after_coarse; below is then the place itself).
 //
 // 1001 is more than any max_rows. For an unknown limit the planner expects a tenth of the table, and would plan each
 // page anew, which takes as long as reading it, or choose a parallel plan; a SELECT around an argument hides its value.
@@ -995,8 +995,8 @@ type SessionLockFreeRow struct {
 	Locked    bool
 }
 
-// Index: session_counters_pkey, sessions_pkey. The same of several sessions. It waits for nobody, and says which it has
-// locked.
+// Index: session_counters_pkey, sessions_pkey. The same of several sessions. It skips locked ones, and says which it
+// has locked.
 func (q *Queries) SessionLockFree(ctx context.Context, db DBTX, ids []pgtype.UUID) ([]SessionLockFreeRow, error) {
 	rows, err := db.Query(ctx, sessionLockFree, ids)
 	if err != nil {
@@ -1088,7 +1088,7 @@ WHERE r.session_id = (SELECT n.session_id FROM session_remains n ORDER BY n.sess
 RETURNING r.removed
 `
 
-// Index: session_remains_pkey. Removes up to max_rows of what is left of one session, that nobody else is at: see the
+// Index: session_remains_pkey. Removes up to max_rows of the remains of one session, whose row is unlocked: see the
 // trigger.
 func (q *Queries) SessionRemove(ctx context.Context, db DBTX, maxRows int64) (int64, error) {
 	row := db.QueryRow(ctx, sessionRemove, maxRows)
@@ -1185,7 +1185,7 @@ type SessionUpdateRow struct {
 
 // Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. Changes only what is set, and returns
 // the whole session. If the session does not have the version that is given, it changes nothing and current is false;
-// if the new budget is below the cost, it changes nothing and fits is false. updated_at is that of appends. If
+// if the new budget is below the cost, it changes nothing and fits is false. updated_at is the appends'. If
 // fenced_only is set, the counter row must be locked. The UPDATE finds the row as it was when the statement began.
 // PostgreSQL checks the constraints on a row made from that version before it notices that a newer one is locked. So
 // both columns of a constraint are set from the locked row.

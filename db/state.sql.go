@@ -156,10 +156,10 @@ ON CONFLICT (id) DO UPDATE SET version = state_scopes.version WHERE false
 `
 
 // Index: sessions_pkey, state_scopes_pkey. Locks the own scopes of sessions for a change, in the order of their ids,
-// and creates those that do not exist, at version 0, at which a scope is as none. WHERE false: rows that exist are
-// locked, not updated. A session that does not exist gets none. It is a statement of its own: the snapshot of the next
-// one then has what was committed during the wait. The subqueries hide the arrays from the planner, which would
-// otherwise make a plan for each call.
+// and creates missing ones, at version 0, at which a scope is as none. WHERE false: rows that exist are locked, not
+// updated. A session that does not exist gets none. It is a statement of its own: the snapshot of the next one then
+// has what was committed during the wait. The subqueries hide the arrays from the planner, which would otherwise make
+// a plan for each call.
 func (q *Queries) StateLockOwn(ctx context.Context, db DBTX, sessionIds []pgtype.UUID) error {
 	_, err := db.Exec(ctx, stateLockOwn, sessionIds)
 	return err
@@ -182,7 +182,7 @@ type StateLockSharedParams struct {
 }
 
 // Index: state_scopes_namespace_name_key. Like StateLockOwn, for shared scopes, in the order of their namespaces and
-// names. ids are those of scopes that do not exist.
+// names. ids are for scopes that do not exist.
 func (q *Queries) StateLockShared(ctx context.Context, db DBTX, arg StateLockSharedParams) error {
 	_, err := db.Exec(ctx, stateLockShared, arg.Ids, arg.Namespaces, arg.Names)
 	return err

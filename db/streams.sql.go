@@ -108,7 +108,7 @@ WHERE s.id = ANY (ARRAY(SELECT e.id FROM expired e))
 `
 
 // Index: streams_expires_at_idx, streams_pkey. Lets streams that have expired be so for ever, also by a clock that
-// steps back: only these are removed. Who has added a part had the lock of the row before, so the statements after this
+// steps back: only these are removed. A writer of a part had the lock of the row before, so the statements after this
 // one see all parts that there will be. It leaves out streams that are locked by others. The array stands for few rows
 // to the planner, which expects an unknown LIMIT to be a tenth of all.
 func (q *Queries) StreamExpire(ctx context.Context, db DBTX, maxRows int64) (int64, error) {
@@ -260,7 +260,7 @@ type StreamListRow struct {
 }
 
 // Index: streams_session_id_status_id_idx, backwards, stream_parts_pkey, backwards. Returns the streams of a session
-// that have not expired, before a place in the order of status and id, whoever opened them: a view asks for its own
+// that have not expired, before a place in the order of status and id, of any owner: a view asks for its own
 // sessions.
 func (q *Queries) StreamList(ctx context.Context, db DBTX, arg StreamListParams) ([]StreamListRow, error) {
 	rows, err := db.Query(ctx, streamList,
@@ -317,8 +317,8 @@ type StreamListChangedParams struct {
 	Known      []int64
 }
 
-// Index: streams_session_id_status_id_idx. Returns the places, from 1, of the sessions whose open streams are not those
-// that are known: their fences have another sum. It is the poll of those who wait for streams.
+// Index: streams_session_id_status_id_idx. Returns the places, from 1, of the sessions whose open streams differ from
+// the known ones: their fences have another sum. It is the poll of callers that wait for streams.
 func (q *Queries) StreamListChanged(ctx context.Context, db DBTX, arg StreamListChangedParams) ([]int64, error) {
 	rows, err := db.Query(ctx, streamListChanged, arg.SessionIds, arg.Known)
 	if err != nil {
@@ -361,8 +361,8 @@ type StreamListMovedRow struct {
 	NextSequence int64
 }
 
-// Index: streams_pkey, stream_parts_pkey, backwards. SessionListMoved for streams: returns those whose next sequence is
-// not the given one, with the actual one, and those that have ended, expired or are missing, with -1.
+// Index: streams_pkey, stream_parts_pkey, backwards. SessionListMoved for streams: returns the streams whose next
+// sequence is not the given one, with the actual one, and streams that have ended, expired or are missing, with -1.
 func (q *Queries) StreamListMoved(ctx context.Context, db DBTX, arg StreamListMovedParams) ([]StreamListMovedRow, error) {
 	rows, err := db.Query(ctx, streamListMoved, arg.Ids, arg.NextSequences)
 	if err != nil {
@@ -483,8 +483,8 @@ SELECT s.id FROM unnest((SELECT $1::uuid[])) AS n (stream_id), LATERAL (
 ) AS s
 `
 
-// Index: streams_pkey. Locks the rows of streams that nobody else has locked, and returns which. A SELECT around an
-// argument, and LATERAL, are explained at TurnLockCounters.
+// Index: streams_pkey. Locks the rows of unlocked streams, and returns which. A SELECT around an argument, and
+// LATERAL, are explained at TurnLockCounters.
 func (q *Queries) StreamLockFree(ctx context.Context, db DBTX, streamIds []pgtype.UUID) ([]pgtype.UUID, error) {
 	rows, err := db.Query(ctx, streamLockFree, streamIds)
 	if err != nil {
@@ -630,8 +630,8 @@ type StreamOpenRow struct {
 // Index: streams_namespace_key_began_key, backwards, streams_open_key, session_counters_pkey. Begins a stream, or goes
 // on with the one that is open. It returns no row if that has just expired. The fence of a call of Open that is sent
 // twice, after an answer was lost, is taken once. At a higher isolation level the newest stream may be another one by
-// now: the next fence is also after that of the row that is locked. It returns no row, either, if there is no such
-// session, or the stream that is open is of another one.
+// now: the next fence is also after the locked row's. It returns no row, either, if there is no such session, or the
+// stream that is open is of another one.
 func (q *Queries) StreamOpen(ctx context.Context, db DBTX, arg StreamOpenParams) (StreamOpenRow, error) {
 	row := db.QueryRow(ctx, streamOpen,
 		arg.ID,

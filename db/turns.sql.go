@@ -170,8 +170,8 @@ type TurnCheckWorkParams struct {
 	Openers    []pgtype.UUID
 }
 
-// Index: plans_pkey, streams_pkey or streams_open_key. Fails unless the plans were made, and the streams opened, by
-// those who have these ids.
+// Index: plans_pkey, streams_pkey or streams_open_key. Fails unless the plans were made, and the streams opened,
+// under these ids.
 func (q *Queries) TurnCheckWork(ctx context.Context, db DBTX, arg TurnCheckWorkParams) error {
 	_, err := db.Exec(ctx, turnCheckWork,
 		arg.PlanIds,
@@ -283,7 +283,7 @@ type TurnFindRow struct {
 	PlanID        pgtype.UUID
 }
 
-// Index: session_turns_pkey. Returns those of the turns that are stored.
+// Index: session_turns_pkey. Returns the turns that are stored.
 func (q *Queries) TurnFind(ctx context.Context, db DBTX, arg TurnFindParams) ([]TurnFindRow, error) {
 	rows, err := db.Query(ctx, turnFind, arg.SessionIds, arg.Ids)
 	if err != nil {
@@ -323,7 +323,7 @@ type TurnFindActionsRow struct {
 	Version int64
 }
 
-// Index: actions_pkey. Locks actions that turns use, and returns those that it gets, with their versions.
+// Index: actions_pkey. Locks actions that turns use, and returns the ones that it gets, with their versions.
 func (q *Queries) TurnFindActions(ctx context.Context, db DBTX, names []string) ([]TurnFindActionsRow, error) {
 	rows, err := db.Query(ctx, turnFindActions, names)
 	if err != nil {
@@ -361,7 +361,7 @@ type TurnFindMessagesRow struct {
 	ID        pgtype.UUID
 }
 
-// Index: messages_session_id_id_key. Returns those of the messages that are stored.
+// Index: messages_session_id_id_key. Returns the messages that are stored.
 func (q *Queries) TurnFindMessages(ctx context.Context, db DBTX, arg TurnFindMessagesParams) ([]TurnFindMessagesRow, error) {
 	rows, err := db.Query(ctx, turnFindMessages, arg.SessionIds, arg.Ids)
 	if err != nil {
@@ -409,8 +409,8 @@ type TurnFindPlacesRow struct {
 }
 
 // Index: messages_pkey, session_branches_pkey. For turns that follow a message: whether the message with this sequence
-// is in the session, on any of its branches, or, if a fork has it of others, among those that it has; and whether the
-// session has a row of session_branches. LIMIT is explained at TurnLockCounters.
+// is in the session, on any of its branches, or among a fork's inherited ones; and whether the session has a row of
+// session_branches. LIMIT is explained at TurnLockCounters.
 func (q *Queries) TurnFindPlaces(ctx context.Context, db DBTX, arg TurnFindPlacesParams) ([]TurnFindPlacesRow, error) {
 	rows, err := db.Query(ctx, turnFindPlaces, arg.SessionIds, arg.Sequences)
 	if err != nil {
@@ -506,7 +506,7 @@ type TurnFindUsagesRow struct {
 	CostNanos    int64
 }
 
-// Index: session_usages_pkey. Returns those of the usages that are stored.
+// Index: session_usages_pkey. Returns the usages that are stored.
 func (q *Queries) TurnFindUsages(ctx context.Context, db DBTX, arg TurnFindUsagesParams) ([]TurnFindUsagesRow, error) {
 	rows, err := db.Query(ctx, turnFindUsages, arg.SessionIds, arg.Ids)
 	if err != nil {
@@ -579,9 +579,9 @@ type TurnFindValuesRow struct {
 	Hint    pgtype.TID
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. Returns those of the keys
-// that exist, with their places. scopes are the places of the keys' scopes, of which each is looked up once. hints are
-// where the rows may be, and scope_hints those of the scopes: see TurnLockScopes.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. Returns the keys that exist,
+// with their places. scopes are the places of the keys' scopes, of which each is looked up once. hints are where the
+// rows may be, and scope_hints where the scopes' may be: see TurnLockScopes.
 func (q *Queries) TurnFindValues(ctx context.Context, db DBTX, arg TurnFindValuesParams) ([]TurnFindValuesRow, error) {
 	rows, err := db.Query(ctx, turnFindValues,
 		arg.Scopes,
@@ -753,12 +753,12 @@ type TurnLockCountersRow struct {
 	OtherLevel   bool
 }
 
-// Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and skips those that others
-// have locked. The answer has a row for each session that exists. locked says that its row was skipped. lock_timeout is
-// the setting of that name, in milliseconds. other_level says that transactions are not read committed by default.
-// updated_at is what an append sets.
+// Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and skips locked ones. The
+// answer has a row for each session that exists. locked says that its row was skipped. lock_timeout is the setting of
+// that name, in milliseconds. other_level says that transactions are not read committed by default. updated_at is what
+// an append sets.
 //
-// hints are where the rows may be (null: nobody knows), and hint is where one is: see MessageAppendOne.
+// hints are where the rows may be (null: unknown), and hint is where one is: see MessageAppendOne.
 //
 // What a turn depends on is read by statements of the same transaction that come after the locks, so that they see what
 // was committed before.
@@ -899,7 +899,7 @@ type TurnLockStreamsParams struct {
 }
 
 // Index: none. Takes the advisory locks of the keys of streams, like StreamTurn, and returns the places, from 1, of
-// those that it gets.
+// the ones that it gets.
 func (q *Queries) TurnLockStreams(ctx context.Context, db DBTX, arg TurnLockStreamsParams) ([]int64, error) {
 	rows, err := db.Query(ctx, turnLockStreams, arg.Namespaces, arg.Keys, arg.Waits)
 	if err != nil {
@@ -936,8 +936,7 @@ type TurnLockUsagesRow struct {
 	BudgetNanos  *int64
 }
 
-// Index: sessions_pkey. Locks the rows that have the usage of sessions, in the order given, and skips those that others
-// have locked.
+// Index: sessions_pkey. Locks the rows that have the usage of sessions, in the order given, and skips locked ones.
 func (q *Queries) TurnLockUsages(ctx context.Context, db DBTX, sessionIds []pgtype.UUID) ([]TurnLockUsagesRow, error) {
 	rows, err := db.Query(ctx, turnLockUsages, sessionIds)
 	if err != nil {
@@ -1096,8 +1095,8 @@ type TurnScopeVersionsRow struct {
 	Version int64
 }
 
-// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Returns the versions of those of the scopes that
-// exist, with their places in the arrays.
+// Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Returns the versions of the scopes that exist,
+// with their places in the arrays.
 func (q *Queries) TurnScopeVersions(ctx context.Context, db DBTX, arg TurnScopeVersionsParams) ([]TurnScopeVersionsRow, error) {
 	rows, err := db.Query(ctx, turnScopeVersions, arg.SessionIds, arg.Namespaces, arg.Names)
 	if err != nil {

@@ -15,7 +15,7 @@ type Counts struct {
 	Tags                       map[string]int64
 }
 
-// Counts returns the counts, which change with the entries. It reads 1,000 tags at a time. Errors: those of State.List.
+// Counts returns the counts, which change with the entries. It reads 1,000 tags at a time. Errors: as of State.List.
 func (d *Directory) Counts(ctx context.Context) (Counts, error) {
 	counts := Counts{Tags: map[string]int64{}}
 	err := d.each(ctx, counters, func(value repo.StateValue, parts []string) error {
@@ -52,7 +52,7 @@ func (d *Directory) each(ctx context.Context, first string, fn func(repo.StateVa
 }
 
 // Scopes returns the names of the shared scopes that have what is kept of the owner, for erase.Request.Scopes: one, and
-// one for each entry. Errors: those of State.List.
+// one for each entry. Errors: as of State.List.
 func (d *Directory) Scopes(ctx context.Context) (names []string, err error) {
 	err = d.each(ctx, indexAll, func(_ repo.StateValue, parts []string) error {
 		names = append(names, d.scope+"/"+parts[1])
@@ -63,7 +63,7 @@ func (d *Directory) Scopes(ctx context.Context) (names []string, err error) {
 
 // Sweep removes the entries of sessions that are deleted, of one page of up to page.Limit entries, by their ids, and
 // returns how many there were, and the Next of the page: empty after the last one. Nothing needs it but Counts, and the
-// room. It may run in several processes at once. Errors: InvalidError; those of State and of Sessions.Read.
+// room. It may run in several processes at once. Errors: InvalidError; errors of State and of Sessions.Read.
 func (d *Directory) Sweep(ctx context.Context, page repo.Page) (removed int, next string, err error) {
 	list, err := d.store.State().List(ctx, repo.Scope{Name: d.scope}, repo.JoinKey(indexAll, ""), page)
 	if err != nil || len(list.Values) == 0 {

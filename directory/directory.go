@@ -1,8 +1,8 @@
 // Package directory is for a sidebar: it keeps the title, star, archive mark, tags and read mark of an owner's
 // conversations, and lists, selects and counts them. docs/directory.md has the cases.
 //
-// What is kept of a conversation is in a shared scope of state of its own, which a page reads with those of the others
-// in one round trip; the owner has one with the indexes and counters. Both change together, also within a turn.
+// What is kept of a conversation is in a shared scope of state of its own, which a page reads with the others' in one
+// round trip; the owner has one with the indexes and counters. Both change together, also within a turn.
 package directory
 
 import (
@@ -21,7 +21,7 @@ const (
 	MaxTitleBytes = 400
 	MaxTagBytes   = 100
 	MaxTags       = 20   // of a conversation
-	MaxStarred    = 1000 // of an owner, with those that are deleted, until Sweep
+	MaxStarred    = 1000 // of an owner, with deleted ones, until Sweep
 )
 
 // attempts bounds how often a change is tried that others have overtaken.
@@ -77,7 +77,7 @@ type stored struct {
 	version, readVersion int64 // 0: there is no entry, or no read mark
 }
 
-// scopeOf returns the name of a conversation's scope. It has the owner's, so that it is nobody else's.
+// scopeOf returns the name of a conversation's scope. It has the owner's, so that it is the owner's alone.
 func (d *Directory) scopeOf(id repo.ID) string { return d.scope + "/" + id.String() }
 
 // look reads a conversation. Errors: NotFoundError if the session is another owner's.

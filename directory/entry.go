@@ -76,8 +76,8 @@ const (
 	counters                                                   = "n"
 )
 
-// index returns the keys with which an owner's scope finds a conversation, each with that of the counter that counts
-// it; empty: none does.
+// index returns the keys with which an owner's scope finds a conversation, each with the key of its counter; empty:
+// it has none.
 func (e Entry) index(id repo.ID) map[string]string {
 	keys := map[string]string{}
 	add := func(parts ...string) {

@@ -12,12 +12,12 @@ import (
 
 // Selection says what to list. The zero value lists the conversations that are not archived, last active first.
 type Selection struct {
-	StarredFirst bool     // those that are starred when the first page is read come before the others
-	Starred      bool     // only those that are starred
-	Archived     bool     // only those that are archived, instead of the others
-	Unread       bool     // only those with messages that are not read
-	Tags         []string // only those with all of these tags, at most MaxTags
-	Words        string   // only those whose title has, for each of these words, at most 10, one that begins with it
+	StarredFirst bool     // conversations starred at the first page's reading come before the others
+	Starred      bool     // only starred ones
+	Archived     bool     // only archived ones, instead of the others
+	Unread       bool     // only ones with unread messages
+	Tags         []string // only ones with all of these tags, at most MaxTags
+	Words        string   // only ones whose title has, for each of these words, at most 10, a word that begins with it
 }
 
 // Listing is a page of conversations. It may be short, and even empty: Next says whether there are others.
@@ -39,15 +39,15 @@ const (
 	late = time.Minute
 )
 
-// List returns one page of the conversations that the selection selects. Whoever reads all pages gets each conversation
-// that exists and is selected throughout at least once, also while messages are appended: see Conversation.Moved. The
-// exception is said by Listing.Unsure. An append must be committed within a minute, and the database's clock not step
+// List returns one page of the conversations that the selection selects. All pages together have each conversation that
+// exists and is selected throughout at least once, also while messages are appended: see Conversation.Moved.
+// Listing.Unsure reports the exception. An append must be committed within a minute, and the database's clock not step
 // back. Share links are left out.
 //
 // A page reads at most 1,000 keys of an index for each star, tag and word, and then either the sessions that these
 // find, up to 1,000, or up to 8 pages of sessions by activity; and their entries. It writes nothing.
 //
-// Errors: InvalidError; those of Sessions.List, Sessions.Read and State.
+// Errors: InvalidError; errors of Sessions.List, Sessions.Read and State.
 func (d *Directory) List(ctx context.Context, selection Selection, page repo.Page) (Listing, error) {
 	if err := selection.check(page.Limit); err != nil {
 		return Listing{}, err
@@ -147,7 +147,7 @@ func (l *listing) step(ctx context.Context) (more bool, err error) {
 	return more, err
 }
 
-// starred takes those that were starred when the first page was read.
+// starred takes the ones that were starred when the first page was read.
 func (l *listing) starred(ctx context.Context) (more bool, err error) {
 	var ids []repo.ID
 	for id, version := range l.stars {

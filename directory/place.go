@@ -14,9 +14,9 @@ import (
 type part int
 
 const (
-	partStarred part = iota // those that are starred
+	partStarred part = iota // starred ones
 	partRest                // the others
-	partAgain               // those that have moved
+	partAgain               // moved ones
 )
 
 // place is where a page ends. All that is above At and ID was given, or is given again.

@@ -79,7 +79,7 @@ func (l *listing) again(ctx context.Context) (more bool, err error) {
 	if first {
 		l.place.Next = headOf(list.Items)
 	}
-	// In a minute with very many sessions the order is not that of UpdatedAt.
+	// In a minute with very many sessions the order differs from UpdatedAt's.
 	whole := list.Next == "" || list.Items[len(list.Items)-1].UpdatedAt.Before(l.place.Head.At.Add(-time.Minute))
 	shown := len(l.found.Items)
 	more, err = l.take(ctx, slices.DeleteFunc(list.Items, l.place.Head.stays))
@@ -105,7 +105,7 @@ func (l *listing) selected(ctx context.Context, sessions []repo.Session) ([]Conv
 	}), err
 }
 
-// elsewhere reports whether a session is a share link, or is listed with those that are starred.
+// elsewhere reports whether a session is a share link, or is listed with the starred ones.
 func (l *listing) elsewhere(s repo.Session) bool {
 	version, starred := l.stars[s.ID]
 	return share.IsLink(s) || l.place.Part == partRest && starred && version <= l.place.Starred

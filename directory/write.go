@@ -13,7 +13,7 @@ import (
 // if it says the same already. The session may be one that the turn creates. If the entry is changed before they are
 // made, they are refused with a VersionConflictError of the key "entry": ask for them again, as AppendTurn does.
 //
-// Errors: InvalidError; NotFoundError if the session is another owner's; those of Sessions.Read.
+// Errors: InvalidError; NotFoundError if the session is another owner's; errors of Sessions.Read.
 func (d *Directory) Changes(ctx context.Context, session repo.ID, edit Edit) ([]repo.StateChange, error) {
 	found, err := d.look(ctx, session)
 	if err != nil {
@@ -35,7 +35,7 @@ func (d *Directory) edit(id repo.ID, found stored, edit Edit) ([]repo.StateChang
 // another one has changed. It may be repeated.
 //
 // Errors: InvalidError; NotFoundError if the owner has no such session; LimitExceededError for a star too many;
-// VersionConflictError if others have overtaken it ten times; those of State.Change.
+// VersionConflictError if others have overtaken it ten times; errors of State.Change.
 func (d *Directory) Set(ctx context.Context, session repo.ID, edit Edit) (Entry, error) {
 	return d.change(ctx, session, func(found stored) ([]repo.StateChange, Entry, error) {
 		return d.edit(session, found, edit)
@@ -43,7 +43,7 @@ func (d *Directory) Set(ctx context.Context, session repo.ID, edit Edit) (Entry,
 }
 
 // MarkRead says that the messages before the one with the sequence next are read. A mark only moves forwards: an older
-// window changes nothing. Errors: those of Set; InvalidError for a sequence that is negative, or behind the next one.
+// window changes nothing. Errors: as of Set; InvalidError for a sequence that is negative, or behind the next one.
 func (d *Directory) MarkRead(ctx context.Context, session repo.ID, next int64) (Entry, error) {
 	return d.change(ctx, session, func(found stored) (changes []repo.StateChange, entry Entry, err error) {
 		entry = found.Entry
@@ -92,7 +92,7 @@ func (d *Directory) change(ctx context.Context, id repo.ID,
 // stored, in one commit, or neither. With an ID set turn.Existing, too: a turn that is repeated after a lost answer has
 // other changes of state than it had, and is recognized all the same.
 //
-// Errors: those of Changes, and of Sessions.AppendTurn.
+// Errors: as of Changes, and of Sessions.AppendTurn.
 func (d *Directory) AppendTurn(ctx context.Context, turn repo.Turn, edit Edit) (repo.AppendedTurn, error) {
 	own := slices.Clip(turn.State)
 	if turn.Create != nil && turn.Create.Owner != d.owner {

@@ -3,7 +3,7 @@
 //
 // A call whose process died, or whose answer never came, is unknown: [Once] does not send it again by itself. The tool
 // can look whether it happened ([Policy.Reconcile]), or the remote honours idempotency keys ([Policy.HonoursKey]); a
-// person answers what is left ([Policy.Ask], [Resolve]).
+// person answers the remaining ones ([Policy.Ask], [Resolve]).
 //
 // What happened once is known for as long as the session's state is: it is held, exported, erased and deleted with
 // the session. docs/effects.md says what can still go wrong.

@@ -14,8 +14,8 @@ import (
 // State says what is known of an effect.
 type State string
 
-// The states. StateReserved: its call is under way, or was, and nobody has called Once since. StateFree: what was sent
-// did not happen, or nothing was sent, and the next call of Once sends it.
+// The states. StateReserved: its call is under way, or has ended without an answer and Once was not called since.
+// StateFree: nothing was sent, or what was sent did not happen; the next call of Once sends it.
 const (
 	StateReserved State = "reserved"
 	StateDone     State = "done"
@@ -48,7 +48,7 @@ type Effect struct {
 type record struct {
 	Effect
 	Arguments string        `json:"arguments"` // their hash
-	By        repo.ID       `json:"by"`        // who has sent it last, or has decided
+	By        repo.ID       `json:"by"`        // the last sender, or the decision
 	Timeout   time.Duration `json:"timeout"`
 	Permitted bool          `json:"permitted,omitempty"`
 

@@ -49,8 +49,8 @@ func stateAfter(failed error, doubt bool) State {
 //     that an answer to Resolve was about another sending.
 //   - StateFailed: it has failed for good, for Effect.Reason.
 //   - StateDone: it happened, and Err is what is amiss: an InvalidError of the field "result" if that cannot be stored;
-//     the store's error if Policy.Turn was refused; otherwise somebody else has stored it meanwhile.
-//   - StateFree, after an answer that came late or a Resolve: somebody else has decided that it did not happen.
+//     the store's error if Policy.Turn was refused; otherwise another caller has stored it meanwhile.
+//   - StateFree, after a late answer or a Resolve: another caller has decided that it did not happen.
 //
 // It matches repo.ErrConflict, and wraps Err. Its text has nothing of what do and Reconcile have returned.
 type Error struct {
@@ -74,7 +74,7 @@ func (e *Error) Unwrap() error        { return e.Err }
 
 var (
 	errTaken   = errors.New("the effect has changed meanwhile")
-	errDecided = errors.New("somebody else has decided that meanwhile")
+	errDecided = errors.New("another caller has decided that meanwhile")
 	errGone    = &repo.InvalidError{Field: "result", Reason: "is not stored"}
 	errLate    = errors.New("the context or the time of the call ended before it was sent")
 )

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/adapter"
 )
 
-// List returns one page of a session's effects, by the bytes of their keys of state. Errors: those of State.List;
-// InvalidError if something else is stored under such a key.
+// List returns one page of a session's effects, by the bytes of their keys of state. Errors: errors of
+// State.List; InvalidError if something else is stored under such a key.
 func List(ctx context.Context, store repo.Repositories, session repo.ID, page repo.Page) (repo.List[Effect], error) {
 	found, err := list(ctx, store, session, page)
 	effects := repo.List[Effect]{Next: found.Next}
@@ -34,18 +34,18 @@ func list(ctx context.Context, store repo.Repositories, session repo.ID, page re
 	return records, err
 }
 
-// Crossed lists the effects that a rewind to the message with the sequence after leaves behind, or a fork there: those
+// Crossed lists the effects that a rewind to the message with the sequence after leaves behind, or a fork there: all
 // that were reserved for later messages. -1: all. They have happened, or may have, and no rewind undoes them. An
 // effect without Policy.Sequence belongs to the first message with its call id, and is always listed if there is none.
-// Branches do not matter: those of another branch are listed by their sequences, too, and not if they are lower.
+// Effects of other branches are listed by their sequences, too, and left out if these are lower.
 //
-// Errors: those of List, and of MessagesOfCall.
+// Errors: as of List and of MessagesOfCall.
 func Crossed(ctx context.Context, store repo.Repositories, session repo.ID, after int64) ([]Effect, error) {
 	_, crossed, err := parted(ctx, store, session, after)
 	return crossed, err
 }
 
-// parted parts the effects into those that were reserved up to a message, and the others.
+// parted parts the effects into the ones that were reserved up to a message, and the others.
 func parted(
 	ctx context.Context, store repo.Repositories, session repo.ID, after int64,
 ) (before []record, crossed []Effect, err error) {
@@ -80,7 +80,7 @@ func parted(
 //
 // Sessions.Fork alone carries nothing: a call of the transcript would be a new effect of the fork.
 //
-// A fork that exists already is returned as it is. Errors: those of Sessions.Fork and Crossed.
+// A fork that exists already is returned as it is. Errors: as of Sessions.Fork and Crossed.
 func Fork(
 	ctx context.Context, store repo.Store, id repo.ID, at int64, session repo.NewSession,
 ) (fork repo.Session, crossed []Effect, err error) {

@@ -53,7 +53,7 @@ func Once(
 		if err = o.reserve(ctx, &r); err == nil {
 			return o.call(ctx, r)
 		}
-		for errors.Is(err, errTaken) { // r is what somebody else has written
+		for errors.Is(err, errTaken) { // r is what another caller has written
 			if r.Arguments != hash {
 				return outcome, &repo.ExistsError{Kind: "effect", SessionID: key.Session, Name: key.Call, Field: "arguments"}
 			}
@@ -76,7 +76,7 @@ type once struct {
 	doubt  bool      // it is sent with its key again, and may have happened before
 }
 
-// reserve commits that the effect is about to be sent. Errors: those of write.
+// reserve commits that the effect is about to be sent. Errors: as of write.
 func (o *once) reserve(ctx context.Context, r *record) error {
 	if !r.From.IsZero() { // from here on it is the fork's own
 		r.FirstSent, r.Permitted = time.Time{}, false
@@ -119,8 +119,8 @@ func (o *once) behind(turn repo.Turn, session repo.ID) sender {
 	}
 }
 
-// call calls do, and stores what became of it. o.begun is before the reservation was sent: so no deadline of this
-// process is later than the one that others count from the reservation.
+// call calls do, and stores what became of it. o.begun is before the reservation was sent: so this process's
+// deadline is never later than the deadline that others count from the reservation.
 func (o *once) call(ctx context.Context, r record) (Outcome, error) {
 	result, failed := o.send(ctx, r)
 	if r.State = stateAfter(failed, o.doubt); r.State == StateFailed {
@@ -147,7 +147,7 @@ func (o *once) send(ctx context.Context, r record) (json.RawMessage, error) {
 	return o.do(calling, r.Effect)
 }
 
-// settle stores the end of an effect, whatever has become of ctx, unless somebody else has decided it meanwhile.
+// settle stores the end of an effect, also after ctx has ended, unless another caller has decided it meanwhile.
 func (o *once) settle(ctx context.Context, r *record, result json.RawMessage) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
@@ -175,7 +175,7 @@ func (o *once) settle(ctx context.Context, r *record, result json.RawMessage) (O
 	}
 	wanted := *r
 	err := r.write(ctx, o.store.State(), kept, send)
-	for errors.Is(err, errTaken) && r.By == wanted.By { // somebody has found that its time had passed
+	for errors.Is(err, errTaken) && r.By == wanted.By { // another caller has found that its time had passed
 		wanted.version, wanted.Asked = r.version, r.Asked
 		*r = wanted
 		err = r.write(ctx, o.store.State(), kept, send)

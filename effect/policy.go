@@ -41,8 +41,8 @@ type Policy struct {
 	// Timeout is how long do may take: its context ends then. Others take the call to be under way until Margin later.
 	// From a millisecond to MaxTimeout; zero: DefaultTimeout.
 	Timeout time.Duration
-	// Sequence is that of the message with the call, for [Crossed]. Nil: the first message whose call id is Key.Call says
-	// where the effect belongs.
+	// Sequence is the sequence of the message with the call, for [Crossed]. Nil: the first message whose call id is
+	// Key.Call says where the effect belongs.
 	Sequence *int64
 	// Permit is called in the transaction that reserves the effect, which is not reserved if Permit returns an error: it
 	// uses up an approval, or a part of a budget. It is called once for an effect, and not for each time that it is sent.
@@ -110,7 +110,7 @@ func hashed(values ...any) repo.ID {
 	return repo.ID(id)
 }
 
-// rule is one that arguments follow.
+// rule is a rule that arguments follow.
 type rule struct {
 	broken        bool
 	field, reason string

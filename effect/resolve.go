@@ -7,14 +7,14 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// decide makes a record that of somebody who knows what has become of the effect. The same answer has the same By.
+// decide stores in a record an answer from outside about the effect. The same answer has the same By.
 func (r *record) decide(answer Answer) {
 	r.State, r.Reason = answer.state, answer.reason
 	r.By = hashed(r.Attempts, string(answer.state), string(answer.result), answer.reason)
 }
 
-// Resolve stores what a person, or somebody else who knows, says of an unknown effect: Happened, DidNotHappen or
-// GivenUp. store may be a transaction's, with what else belongs to the answer. It may be repeated with the same answer.
+// Resolve stores the answer of a person or a program about an unknown effect: Happened, DidNotHappen or GivenUp. store
+// may be a transaction's, to store more with the answer. It may be repeated with the same answer.
 //
 // Errors: [Error] while a call is under way, or if something else is known already; NotFoundError; InvalidError, also
 // for CannotTell and for a result that cannot be stored.

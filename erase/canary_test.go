@@ -12,7 +12,7 @@ import (
 )
 
 // A person's name is put into every text of every call. After the erasure nothing that the store in memory holds has it, the
-// trail verifies, and somebody else's session is what it was. The other store: TestCopies/Erased in tests/copies.
+// trail verifies, and another person's session is what it was. The other store: TestCopies/Erased in tests/copies.
 // Guarantee: Deletion: After an erasure the store in memory holds nothing of the person.
 func TestCanaryInMemory(t *testing.T) {
 	t.Parallel()
@@ -45,10 +45,10 @@ func TestCanaryInMemory(t *testing.T) {
 		t.Errorf("the store holds it at %d of %d places: %q; %+v", len(after), before, after[0], receipt)
 	}
 	if after := holding(store, other); len(after) != len(theirs) {
-		t.Errorf("somebody else's name is at %d places, was at %d", len(after), len(theirs))
+		t.Errorf("the other person's name is at %d places, was at %d", len(after), len(theirs))
 	}
 	if after := export(); after != document {
-		t.Errorf("somebody else's session is now %s", after)
+		t.Errorf("the other person's session is now %s", after)
 	}
 	for sealed := 1; sealed > 0; {
 		if sealed, err = sealer.SealOnce(t.Context()); err != nil {

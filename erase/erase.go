@@ -22,10 +22,10 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/removal"
 )
 
-// Request says who is to be erased, and who asked for it.
+// Request names the person to erase, and the person who asked for it.
 type Request struct {
 	Owner string // of the sessions, and one of the person's names; required
-	// Namespaces are those in which the names are the person's: nothing else is looked at. Empty: all.
+	// Namespaces are the namespaces in which the names are the person's: others stay untouched. Empty: all.
 	Namespaces []string
 	// Scopes are the names of the shared scopes of state that are the person's.
 	Scopes []string
@@ -37,12 +37,12 @@ type Request struct {
 	Key []byte
 }
 
-// Receipt counts what an erasure has removed. It names nobody.
+// Receipt counts what an erasure has removed. It contains no names.
 type Receipt struct {
 	ID repo.ID   `json:"id"`
 	At time.Time `json:"at"`
-	// Namespaces are those of the request; none: all. Names has the keyed digests of the owner and the actors, and Scopes
-	// those of the scopes, for [Replay].
+	// Namespaces are the request's; none: all. Names has the keyed digests of the owner and the actors, and Scopes the
+	// digests of the scopes, for [Replay].
 	Namespaces []string `json:"namespaces,omitempty"`
 	Names      []string `json:"names"`
 	Scopes     []string `json:"scopes"`
@@ -58,8 +58,7 @@ type Receipt struct {
 }
 
 // Subject erases a person, and records the erasure in the audit trail. It may be repeated, and after an error it should
-// be: it goes on with what is left. Before it removes anything it makes sure that no legal hold keeps the person's
-// data.
+// be: it then goes on. Before it removes anything it makes sure that no legal hold keeps the person's data.
 //
 // Errors: InvalidError; RefusedError of the kind "hold"; ErrPermission, on PostgreSQL for all but the owner of the
 // tables; the store's, and the context's, with what was removed so far.
@@ -130,7 +129,7 @@ type erasure struct {
 	forked []repo.ID
 }
 
-// names are those that the person has. In a replay the owner, or an actor, may not be found any more.
+// names are the person's names. In a replay the owner, or an actor, may be gone already.
 func (e *erasure) names() []string {
 	return slices.DeleteFunc(append([]string{e.Owner}, e.Actors...), func(name string) bool { return name == "" })
 }
@@ -191,8 +190,8 @@ func (e *erasure) run(ctx context.Context) error {
 	})
 }
 
-// sharedOfAll erases the scopes, and releases the leases, before the sessions of which some are: nobody knows in which
-// namespace a lease is whose session is gone.
+// sharedOfAll erases the scopes, and releases the leases, before their sessions: the namespace of a lease is unknown
+// once its session is gone.
 func (e *erasure) sharedOfAll(ctx context.Context) error {
 	views, are := e.store.(interface {
 		In(namespace string) repo.Store
@@ -249,7 +248,7 @@ func removalOf(store repo.Store) (removal.Store, error) {
 	return keeper.Removal(), nil
 }
 
-// checkHolds finds the holds of namespaces and owners, and those of sessions of the owner, of forks that have their
+// checkHolds finds the holds of namespaces and owners, and holds of the owner's sessions, of forks that have their
 // messages, and of audit entries about them.
 func (e *erasure) checkHolds(ctx context.Context) error {
 	theirs := func(id repo.ID) (bool, error) {
@@ -363,14 +362,14 @@ func (e *erasure) eraseSessions(ctx context.Context, sessions []repo.Session) er
 	for len(sessions) > 0 {
 		n := removal.Batch(sessions, batchRows)
 		batch := sessions[:n]
-		// What belongs to them first: once a session is gone, nobody knows that it is the person's.
+		// First what belongs to them: a session that is gone can no longer be traced to the person.
 		if err := e.eraseAround(ctx, batch); err != nil {
 			return err
 		}
 		if err := e.deleteSessions(ctx, batch); err != nil {
 			return err
 		}
-		// And what others have made of them meanwhile, which from now on nobody can.
+		// Then what others have made of them meanwhile: from now on that is impossible.
 		if err := e.eraseAround(ctx, batch); err != nil {
 			return err
 		}
@@ -407,7 +406,7 @@ func (e *erasure) deleteSessions(ctx context.Context, sessions []repo.Session) e
 	removal.Delete(ctx, e.store, all)
 	var err error
 	for _, d := range all {
-		if errors.Is(d.Err, repo.ErrContention) { // somebody writes to it: wait for them
+		if errors.Is(d.Err, repo.ErrContention) { // a writer has locked it: wait for that writer
 			d.Deleted, d.Err = e.store.Sessions().Delete(ctx, d.ID)
 		}
 		if d.Err != nil {
@@ -426,7 +425,7 @@ func (e *erasure) deleteSessions(ctx context.Context, sessions []repo.Session) e
 	return err
 }
 
-// deletePlans deletes plans, and cancels those that have work before.
+// deletePlans deletes plans, and first cancels plans that have work.
 func (e *erasure) deletePlans(ctx context.Context, ids []repo.ID) error {
 	for _, id := range ids {
 		err := e.store.Plans().Delete(ctx, id)
@@ -456,8 +455,8 @@ func isBusy(err error) bool {
 // restLooks times.
 const restPause, restLooks = 100 * time.Millisecond, 100
 
-// rest removes at once what stores remove in their own time. Who removed nothing may have met others who are at it, and
-// whose transaction may be undone: so it looks what is left.
+// rest removes at once what stores remove in their own time. A pass that removed nothing may have skipped rows of
+// another process, whose transaction may be undone: so rest checks for remaining rows.
 func (e *erasure) rest(ctx context.Context) error {
 	for looks := 0; ; looks++ {
 		removed, err := e.removeRest(ctx)
@@ -499,9 +498,9 @@ func (e *erasure) removeRest(ctx context.Context) (removed bool, err error) {
 	return removed, nil
 }
 
-// Replay erases again those whom receipts name, in a database that was restored from an older backup: it compares all
-// names that are stored with the digests. It returns a receipt for each person of whom it found something. It may be
-// repeated, and after an error it should be.
+// Replay erases again the people of receipts, in a database that was restored from an older backup: it compares all
+// stored names with the digests. It returns a receipt for each person of whom it found data. It may be repeated, and
+// after an error it should be.
 func Replay(ctx context.Context, store repo.Store, request Request, receipts ...Receipt) (done []Receipt, err error) {
 	stored, err := removalOf(store)
 	if err := cmp.Or(err, checkKey(request.Key)); err != nil {
@@ -510,7 +509,7 @@ func Replay(ctx context.Context, store repo.Store, request Request, receipts ...
 	wanted, found := map[string]bool{}, map[string]string{}
 	for i, receipt := range receipts {
 		if len(receipt.Names) == 0 {
-			return nil, &repo.InvalidError{Field: fmt.Sprintf("receipts[%d]", i), Reason: "names nobody"}
+			return nil, &repo.InvalidError{Field: fmt.Sprintf("receipts[%d]", i), Reason: "has no digests of names"}
 		}
 		for _, text := range slices.Concat(receipt.Names, receipt.Scopes) {
 			wanted[text] = true
@@ -546,7 +545,7 @@ func Replay(ctx context.Context, store repo.Store, request Request, receipts ...
 		if again.Owner == "" && len(again.Actors)+len(again.Scopes) == 0 {
 			continue
 		}
-		// The digests stay those of the receipt, of which not all names may have been found.
+		// The digests stay the receipt's: some of its names may not have been found.
 		repeated := Receipt{
 			ID: repo.NewID(), At: time.Now().UTC(), Namespaces: receipt.Namespaces, Names: receipt.Names,
 			Scopes: receipt.Scopes,

@@ -83,7 +83,7 @@ func TestSubject(t *testing.T) {
 		t.Error(err)
 	}
 	if after := export(); after != before {
-		t.Errorf("somebody else's session is now %s", after)
+		t.Errorf("the other person's session is now %s", after)
 	}
 	entry, err := store.Audit().Entry(t.Context(), receipt.ID)
 	if text := string(entry.Details); err != nil || strings.Contains(text, marker) || !strings.Contains(text, "asked for") {

@@ -64,7 +64,7 @@ func TestOnlyNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(receipt)
-	// A backup has the scopes and leases, but nobody with the name of the owner.
+	// A backup has the scopes and leases, but no name of the owner.
 	restored := open(t)
 	stores = map[string]repo.Store{"here": restored.In("here"), "there": restored.In("there"), repo.DefaultNamespace: restored}
 	for _, in := range stores {
@@ -122,7 +122,7 @@ func TestManyNamespaces(t *testing.T) {
 	}
 }
 
-// A lease that is named after the person is forgotten with its name, or counted while somebody holds it.
+// A lease that is named after the person is forgotten with its name, or counted while it is held.
 func TestNamedLeases(t *testing.T) {
 	t.Parallel()
 	clock := memory.NewClock(time.Now())
@@ -141,8 +141,8 @@ func TestNamedLeases(t *testing.T) {
 	}
 }
 
-// An erasure is of one store. What a hold in another one refuses is known before. The places of a spread are nobody's, whatever they
-// are called.
+// An erasure is of one store. What a hold in another one refuses is known before. The places of a spread are no person's, whatever
+// they are called.
 func TestShards(t *testing.T) {
 	t.Parallel()
 	const name = "places" // as their scope

@@ -73,7 +73,7 @@ func unheld(ctx context.Context, sessions repo.Sessions, owner Owner) error {
 
 // Fork forks a session as Sessions.Fork does, and gives the fork its parent's files: the versions that were saved
 // before the message after at was, since messages up to at refer to no others. They keep their ids and numbers, no byte
-// is copied, and the parent may be deleted. A fork that exists already is returned as it is. Errors: those of
+// is copied, and the parent may be deleted. A fork that exists already is returned as it is. Errors: as of
 // Sessions.Fork. Sessions.Fork alone gives no files.
 func (f *Files) Fork(ctx context.Context, id repo.ID, at int64, new repo.NewSession) (fork repo.Session, err error) {
 	err = f.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {

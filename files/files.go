@@ -35,8 +35,8 @@ type Blobs interface {
 // Options are optional.
 type Options struct {
 	MaxBytes int64 // of a version; zero: DefaultMaxBytes
-	// Grace is for how long bytes stay to which nothing refers any more, at least MinGrace: who reads them may go on. A
-	// save that takes longer than half of it is ended. Zero: DefaultGrace.
+	// Grace is for how long bytes stay to which nothing refers any more, at least MinGrace: a reader of them may go on.
+	// A save that takes longer than half of it is ended. Zero: DefaultGrace.
 	Grace time.Duration
 }
 
@@ -49,8 +49,8 @@ type Files struct {
 	notes   notes
 }
 
-// New returns the files of a namespace; empty means repo.DefaultNamespace. A store that has views is used by that of
-// the namespace; another one has to be that view. Errors: InvalidError.
+// New returns the files of a namespace; empty means repo.DefaultNamespace. A store with views is used through the
+// view of the namespace; another store must be that view. Errors: InvalidError.
 func New(store repo.Store, namespace string, blobs Blobs, options Options) (*Files, error) {
 	namespace = cmp.Or(namespace, repo.DefaultNamespace)
 	options.MaxBytes, options.Grace = cmp.Or(options.MaxBytes, DefaultMaxBytes), cmp.Or(options.Grace, DefaultGrace)

@@ -13,7 +13,7 @@ import (
 )
 
 // NewFolder returns a Blobs in a folder, which it makes. Several processes may use the folder at once, also on a
-// network's disk. A file's name is the hash of its key. Errors: those of package os.
+// network's disk. A file's name is the hash of its key. Errors: as of package os.
 func NewFolder(path string) (Blobs, error) {
 	if path == "" {
 		return nil, invalidIf(true, "path", "is empty")

@@ -24,7 +24,7 @@ func (f *Files) Handler(authorize func(r *http.Request) (owner Owner, id string,
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
-		w.Header().Set("Cache-Control", "private, no-cache") // who may no longer read is asked again
+		w.Header().Set("Cache-Control", "private, no-cache") // the right to read is checked again
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
 			refuse(w, http.StatusMethodNotAllowed)

@@ -11,7 +11,7 @@ import (
 )
 
 // A blob is noted before its bytes are written, so that a sweep finds one whose process died. A commit notes batchNotes
-// of them, of which those that were not needed are swept, too.
+// of them, of which unneeded ones are swept, too.
 const batchNotes = 16
 
 // notes are blobs that were noted, and not written yet.

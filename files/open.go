@@ -14,7 +14,7 @@ import (
 type Reader struct {
 	File
 
-	ctx   context.Context //nolint:containedctx // that of Open, as of a request
+	ctx   context.Context //nolint:containedctx // Open's, as of a request
 	blobs Blobs
 	blob  string
 	at    int64
@@ -60,7 +60,7 @@ func (f *Files) open(ctx context.Context, owner Owner, key string) (*Reader, err
 	if err := get(ctx, f.store.State(), shard(r.ID), refKey(r.ID, owner), &at); err != nil {
 		return nil, err
 	}
-	if at.SHA256 != r.SHA256 { // somebody has written the state
+	if at.SHA256 != r.SHA256 { // the state was written by hand
 		return nil, &repo.NotFoundError{Kind: "file"}
 	}
 	r.Owner, r.blob = owner, at.Blob

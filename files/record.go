@@ -22,16 +22,16 @@ import (
 //   - file-id/ID has the key of the version with that id;
 //   - file-count/NAME counts the versions, and stays when they are deleted.
 //
-// What refers to bytes is in one of the namespace's sixteen shared scopes, that of the first digit of their hash, so
-// that nobody who may write an owner's state can make it:
+// What refers to bytes is in one of the namespace's sixteen shared scopes, by the first digit of their hash, so that
+// a writer of an owner's state cannot make it:
 //
 //   - ref/ID/OWNER says where the bytes of a version are;
 //   - use/HASH/ID/OWNER is there as long as that, and object/HASH says which blob has the bytes;
 //   - put/BLOB is there before its bytes are, until something refers to them;
 //   - gone/ID/OWNER, free/HASH and trash/BLOB are what Sweep looks at: a version that was deleted, bytes that may be in
-//     no use any more, and those that are in none.
+//     no use any more, and bytes that are in none.
 
-// Owner says whose files. The zero Owner is nobody.
+// Owner is the owner of files. The zero Owner is invalid.
 type Owner struct{ scope repo.Scope }
 
 // OfSession are the files of a session, which go with it.
@@ -68,7 +68,7 @@ func parseOwner(key string) Owner {
 }
 
 func (o Owner) check() error {
-	return invalidIf(o == Owner{}, "owner", "is nobody, or has too long a name")
+	return invalidIf(o == Owner{}, "owner", "is empty, or has too long a name")
 }
 
 // File is a version of a file.
@@ -76,7 +76,7 @@ type File struct {
 	Owner    Owner           `json:"-"`
 	Name     string          `json:"name"`
 	Version  int64           `json:"version"` // from 1
-	ID       string          `json:"id"`      // what a message refers to it by: nobody guesses it
+	ID       string          `json:"id"`      // what a message refers to it by: it cannot be guessed
 	Type     string          `json:"type"`    // the media type
 	Size     int64           `json:"size"`    // bytes
 	SHA256   string          `json:"sha256"`  // in lower-case hexadecimal
@@ -121,7 +121,7 @@ func lastKey(name string) string  { return repo.JoinKey("file-last", name) }
 // shard returns the shared scope for a digit.
 func shard(digit string) repo.Scope { return repo.Scope{Name: "files/shard/" + digit[:1]} }
 
-// checkID tells what may be an id from what is none, whose first digit is that of the hash.
+// checkID tells what may be an id from what is none. An id begins with the first digit of the hash.
 func checkID(id string) error {
 	digit, secret := id, ""
 	if len(id) > 0 {

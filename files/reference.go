@@ -38,7 +38,7 @@ func References(message repo.Message) []Reference {
 const FileTokens = 1600
 
 // Estimate returns a function for window.Options.Estimate: a message has the tokens of its files, by tokens, in place
-// of those of its payload, and for the rest what text says, such as window.Estimate, to which it is given without the
+// of its payload's, and for the rest what text says, such as window.Estimate, to which it is given without the
 // payload. A message that was counted when it was appended has what was counted. A nil tokens: FileTokens for each.
 func Estimate(text func(repo.Message) int64, tokens func(Reference) int64) func(repo.Message) int64 {
 	if tokens == nil {

@@ -80,7 +80,7 @@ func (s *source) again(ctx context.Context) (*counted, error) {
 
 // counted reads a source, for one call.
 type counted struct {
-	ctx         context.Context //nolint:containedctx // that of the call
+	ctx         context.Context //nolint:containedctx // the call's
 	r           io.Reader
 	limit, size int64
 	sum         hash.Hash

@@ -18,12 +18,11 @@ type Swept struct {
 	More       bool // the round is not at its end
 }
 
-// Sweep removes what nothing refers to any more: the references of sessions that were deleted and of users who were
-// erased, what is left of failed saves, and bytes, for whose last reference Options.Grace has passed by the database's
-// clock. It looks at limit keys (zero: 1,000) from where the last sweep ended, in whatever process: call it now and
-// then, and again while there are more. Bytes are gone after a second round, once the grace has passed. Several may
-// sweep at once, and each may be ended at any time. What fails is left for the next round, and the others are done; the
-// errors are joined.
+// Sweep removes what nothing refers to any more: the references of deleted sessions and erased users, the remains of
+// failed saves, and bytes, for whose last reference Options.Grace has passed by the database's clock. It looks at limit
+// keys (zero: 1,000) from where the last sweep ended, in whatever process: call it now and then, and again while there
+// are more. Bytes are gone after a second round, once the grace has passed. Several may sweep at once, and each may be
+// ended at any time. What fails is left for the next round, and the others are done; the errors are joined.
 func (f *Files) Sweep(ctx context.Context, limit int) (swept Swept, err error) {
 	if err := invalidIf(limit < 0, "limit", "is negative"); err != nil {
 		return swept, err
@@ -176,7 +175,7 @@ func (s *sweep) drop(ctx context.Context, scope repo.Scope, name, id string, own
 		return err
 	}
 	end := remove(scope, found.Key)
-	end.IfVersion = &found.Version // who restores the session refers again
+	end.IfVersion = &found.Version // a restoration of the session refers again
 	_, err = s.store.State().Change(ctx, []repo.StateChange{
 		end, remove(scope, useKey(at.SHA256, id, owner)), set(scope, "free/"+at.SHA256, yes),
 	})

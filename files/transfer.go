@@ -12,7 +12,7 @@ import (
 )
 
 // Export writes the bytes of a session's files as a tar, each once, under their hash. What is known of the files is in
-// the session's document (Sessions.Export). Errors: those of Open; w's own.
+// the session's document (Sessions.Export). Errors: as of Open; w's own.
 func (f *Files) Export(ctx context.Context, session repo.ID, w io.Writer) error {
 	found, err := all(ctx, f.store.State(), OfSession(session), "file/")
 	if err != nil {
@@ -42,7 +42,7 @@ func (f *Files) Export(ctx context.Context, session repo.ID, w io.Writer) error 
 
 // Import reads what Export has written, after Sessions.Import has stored the session's document: from then on the
 // session's files can be opened. It may be repeated. Errors: NotFoundError for the session; ImportError for a tar that
-// is none, has bytes of which the session has no file, or that are not what their name says; those of Save.
+// is none, has bytes of which the session has no file, or that are not what their name says; errors of Save.
 func (f *Files) Import(ctx context.Context, session repo.ID, r io.Reader) error {
 	owner := OfSession(session)
 	if _, err := f.store.Sessions().Get(ctx, session); err != nil {

@@ -12,7 +12,7 @@ func (l *look) asking() *approval.Approvals {
 	return ok(approval.New(l.Inspector.store, l.namespace, l.options.Approvals))
 }
 
-// approvals shows what waits for the viewer, or for whom the viewer asks.
+// approvals shows what waits for the viewer, or for the decider that the viewer chooses.
 func (l *look) approvals() *page {
 	name := cmp.Or(l.r.FormValue("for"), l.access.Viewer)
 	list := ok(l.asking().List(l.ctx, name, l.page()))

@@ -56,7 +56,7 @@ func TestForeign(t *testing.T) {
 	mine := must[repo.Session](t)(other.Sessions().Create(ctx, repo.NewSession{})).ID
 	must[repo.Action](t)(other.Actions().Create(ctx, repo.NewAction{Name: "own", ActionDefinition: repo.ActionDefinition{Reusable: true}}))
 	own := must[repo.Plan](t)(other.Plans().Use(ctx, "own", repo.UseAction{})).ID
-	below := must[repo.Plan](t)(store.Plans().Use(ctx, "refund", repo.UseAction{Namespace: "shop", ParentID: own})).ID // somebody with the whole store
+	below := must[repo.Plan](t)(store.Plans().Use(ctx, "refund", repo.UseAction{Namespace: "shop", ParentID: own})).ID // by a caller with the whole store
 	c := newClient(t, store, inspect.Access{Viewer: "eve", Namespace: "other", Contents: true, Actions: true})
 
 	foreign := regexp.MustCompile(regexp.QuoteMeta(secret) + "|web/1|customer|refund|shop")
@@ -91,7 +91,7 @@ func TestForeign(t *testing.T) {
 		}
 	}
 
-	// A feed of one's own, from a place in somebody else's.
+	// A feed of one's own, from a place in another's.
 	stream := must[repo.Stream](t)(store.Streams().Get(ctx, "answer"))
 	for _, after := range []string{session.String() + ".3", mine.String() + "~" + stream.ID.String(), mine.String() + "~" + stream.ID.String() + ".0"} {
 		until := "end"
@@ -145,7 +145,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// leaver is a reader who leaves a feed when it has got something.
+// leaver is a reader that leaves a feed when it has got something.
 type leaver struct {
 	*httptest.ResponseRecorder
 	until string
@@ -175,7 +175,7 @@ func (c *client) feed(path, until string) string {
 }
 
 // TestReplay: a form that is sent again does nothing again, an action records nothing that it was not about, and a token is of no
-// use where nobody may do anything.
+// use where all actions are refused.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
@@ -217,7 +217,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestBlind: who may not read contents gets none in the feed, in an entry of the trail, or in an error, in whatever form.
+// TestBlind: a viewer that may not read contents gets none in the feed, in an entry of the trail, or in an error, in
+// whatever form.
 func TestBlind(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
@@ -337,7 +338,7 @@ func TestCutSecret(t *testing.T) {
 	}
 }
 
-// TestHostileNames: the names of plans, leases, projects and whoever acts break out of no page either.
+// TestHostileNames: the names of plans, leases, projects and actors break out of no page either.
 func TestHostileNames(t *testing.T) {
 	t.Parallel()
 	var pages [2][]string

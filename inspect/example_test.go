@@ -42,7 +42,7 @@ func (nobody) Employee(*http.Request) (name string, support bool, err error) {
 	return "", false, errors.New("who are you?")
 }
 
-// The pages are below a path of the service's own server. Who is not let in sees nothing.
+// The pages are below a path of the service's own server. A viewer that is not let in sees nothing.
 func ExampleHandler() {
 	store, err := agentstore.Open(context.Background(), "memory://inspect", agentstore.Options{})
 	if err != nil {

@@ -1,9 +1,9 @@
 // Package inspect serves pages that show what is in a store: sessions and their conversations as they grow, plans and
 // why they wait, approvals, leases, streams, usage, the audit trail, and what slows the database down. It is for the
-// people who run a service.
+// operators of a service.
 //
-// Who may look is for the caller to say (Options.Authorize); there is no default. Each view of contents leaves an entry
-// in the audit trail. The pages need no script, and are built on the contract of package repo alone.
+// The caller decides who may look (Options.Authorize); there is no default. Each view of contents leaves an entry in
+// the audit trail. The pages work without scripts, and use only the contract of package repo.
 package inspect
 
 import (
@@ -36,9 +36,9 @@ const (
 
 // Access is what a viewer may see and do. The zero value is nothing.
 type Access struct {
-	Viewer string // who looks, of 1 to repo.MaxNameBytes; required
-	// Namespace is the tenant's, outside of which nothing is found. It needs a store with a method In, as those of this
-	// module have.
+	Viewer string // the viewer's name, of 1 to repo.MaxNameBytes; required
+	// Namespace is the tenant's, outside of which nothing is found. It needs a store with a method In, as this module's
+	// stores have.
 	Namespace     string
 	AllNamespaces bool // instead of Namespace: everything, and the pages about the process and the database
 	// Contents: messages, metadata, values of state, parts of streams, details of the audit trail, of approvals subjects,
@@ -53,11 +53,11 @@ type Options struct {
 	// Authorize says what a request may see. An error is answered with its status if it is a live.StatusError, and
 	// otherwise with 403. It is asked for each request.
 	Authorize func(*http.Request) (Access, error)
-	// Redact removes from contents what nobody should see. Nil: secrets, as audit.Redactor does.
+	// Redact removes from contents what must stay hidden from every viewer. Nil: secrets, as audit.Redactor does.
 	Redact func(string) string
-	// Approvals are those with which the service decides. The viewer's name is that of who decides.
+	// Approvals are the options with which the service decides. The viewer decides, under the viewer's name.
 	Approvals approval.Options
-	ReadOnly  bool // nobody may do anything, whatever Authorize says
+	ReadOnly  bool // every action is refused, whatever Authorize says
 	// Prefix is the path of the pages, such as "/inspect", of letters, digits and -._~, and not the name of a page.
 	// Requests may have it or be stripped of it.
 	Prefix string
@@ -127,7 +127,7 @@ func Handler(store repo.Store, options Options) (*Inspector, error) {
 	case store == nil:
 		return nil, &repo.InvalidError{Field: "store", Reason: "is nil"}
 	case o.Authorize == nil:
-		return nil, &repo.InvalidError{Field: "options.Authorize", Reason: "is nil: say who may see what"}
+		return nil, &repo.InvalidError{Field: "options.Authorize", Reason: "is nil: pass a function that admits viewers"}
 	case o.Prefix != "" && (o.Prefix[0] != '/' || path.Clean(o.Prefix) != o.Prefix ||
 		strings.Trim(o.Prefix, unreserved) != ""):
 		return nil, &repo.InvalidError{Field: "options.Prefix", Reason: notPrefix}
@@ -159,7 +159,7 @@ func Handler(store repo.Store, options Options) (*Inspector, error) {
 		return nil, err
 	}
 	for pattern, build := range routes() {
-		// What is left of an address behind such a prefix could be an address with the prefix.
+		// The rest of an address behind such a prefix could be an address with the prefix.
 		if name := strings.Split(pattern, "/")[1]; o.Prefix == "/"+name || o.Prefix == "/assets" {
 			return nil, &repo.InvalidError{Field: "options.Prefix", Reason: "is the name of a page"}
 		}
@@ -182,7 +182,7 @@ func Handler(store repo.Store, options Options) (*Inspector, error) {
 // that.
 func (i *Inspector) Shutdown(ctx context.Context) error { return i.feed.Shutdown(ctx) }
 
-// headers go with every answer: nothing is loaded or run but the pages' own files, and nobody keeps or frames a page.
+// headers go with every answer: a page loads and runs only its own files, and may be neither cached nor framed.
 var headers = map[string]string{
 	"Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src " +
 		"'self'; form-action 'self'; " +
@@ -262,7 +262,7 @@ type look struct {
 	access Access
 	// store is what the viewer sees: of the namespace that the request names, if it does.
 	store repo.Store
-	// namespace is that of lists, and chosen says that the request names it.
+	// namespace is the namespace of lists, and chosen says that the request names it.
 	namespace string
 	chosen    bool
 }
@@ -333,8 +333,8 @@ func (l *look) attempt(build func(*look) *page) (p *page, err error) {
 	return build(l), nil
 }
 
-// failed returns the page of an error. Errors of the store have no contents; what is not there and what is somebody
-// else's look alike.
+// failed returns the page of an error. Errors of the store have no contents. What is missing and what is another
+// tenant's look alike.
 func (i *Inspector) failed(ctx context.Context, err error) (int, *page) {
 	status, text := http.StatusInternalServerError, "This failed."
 	if i.options.Logger.Enabled(ctx, slog.LevelError) {
@@ -387,7 +387,7 @@ func (l *look) given(name string) (id repo.ID) {
 	return id
 }
 
-// url returns the address of a page with parameters, a name and a value each; those without a value are left out.
+// url returns the address of a page with parameters, a name and a value each; parameters without a value are left out.
 func (l *look) url(page string, parameters ...any) string {
 	query := url.Values{}
 	if l.chosen {

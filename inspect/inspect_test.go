@@ -118,7 +118,7 @@ func filled(t testing.TB, store repo.Store) (session, plan repo.ID) {
 	return made.ID, used.ID
 }
 
-// ask asks somebody in the namespace shop.
+// ask asks a decider in the namespace shop.
 func ask(t testing.TB, store repo.Store, ref approval.Ref, decider string) {
 	t.Helper()
 	approvals := must[*approval.Approvals](t)(approval.New(store, "shop", approval.Options{}))
@@ -202,7 +202,7 @@ func everyPage(session, plan repo.ID) []string {
 	}
 }
 
-// TestDenyByDefault: without Authorize there is no handler, and what it does not allow nobody gets.
+// TestDenyByDefault: without Authorize there is no handler, and what it does not allow is refused.
 // Guarantee: Inspector: A page is shown only if Authorize admits the viewer.
 func TestDenyByDefault(t *testing.T) {
 	t.Parallel()
@@ -292,7 +292,8 @@ func TestEveryPage(t *testing.T) {
 	}
 }
 
-// TestContents: who may not read contents gets none, on no page; who may leaves an entry in the trail, each time.
+// TestContents: a viewer that may not read contents gets none, on no page; one that may leaves an entry in the trail,
+// each time.
 // Guarantee: Inspector: Contents are shown only to viewers who may read them, and each view is in the audit trail.
 func TestContents(t *testing.T) {
 	t.Parallel()

@@ -110,7 +110,7 @@ func (l *look) message() *page {
 	return &page{Title: title(found.Session), Current: "Sessions", Above: l.tabs(id), Sections: []section{s}}
 }
 
-// mayFollow answers for a feed: the session must be one that the viewer sees.
+// mayFollow answers for a feed: the viewer must see the session.
 func (i *Inspector) mayFollow(r *http.Request) (target live.Target, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), i.options.Timeout)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// holder says who holds a lease.
+// holder names the holder of a lease.
 func holder(lease repo.Lease) value {
 	until := map[bool]string{
 		true:  "expired at ",
@@ -106,7 +106,7 @@ func (l *look) stream() *page {
 		}
 	}
 	end := l.options.Redact(string(written))
-	if cut || len(end) > maxShown { // what is left of a secret of which the beginning is missing
+	if cut || len(end) > maxShown { // the rest of a secret whose beginning is missing
 		end = end[min(margin, len(end)/2):]
 	}
 	s.Fields = append(s.Fields, field{fmt.Sprintf("Text: the last %d parts, up to 64 KiB", parts), l.content(shown, end)})
@@ -135,7 +135,7 @@ func (l *look) audit() *page {
 	return p
 }
 
-// log is the sealed log, which is that of all namespaces. Nil: the viewer does not see it.
+// log is the sealed log of all namespaces. Nil: the viewer may not see it.
 func (l *look) log() auditlog.Store {
 	if keeper, is := l.Inspector.store.(interface{ AuditLog() auditlog.Store }); is && l.access.AllNamespaces {
 		return keeper.AuditLog()

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// plans shows the plans of a namespace by their stage, or those of a session, an action or a project.
+// plans shows the plans of a namespace by their stage, or the plans of a session, an action or a project.
 func (l *look) plans() *page {
 	filter := repo.PlanFilter{
 		Phase: repo.Phase(l.r.FormValue("phase")), State: repo.PlanState(l.r.FormValue("state")),

@@ -99,7 +99,7 @@ func (l *look) sessions() *page {
 	return &page{Title: "Sessions", Current: "Sessions", Sections: []section{s}}
 }
 
-// conversation shows pageSize messages: the last ones, those from a sequence on, or those before one.
+// conversation shows pageSize messages: the last ones, or the ones from or before a sequence.
 func (l *look) conversation() *page {
 	id, branches, before, from := l.id(), l.r.FormValue("branches"), l.sequence("before"), l.sequence("from")
 	if before >= 0 {

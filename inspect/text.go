@@ -35,7 +35,7 @@ func clip(s string, limit int) string {
 }
 
 // steers reports whether a character does more than appear: it changes the direction of a line, hides, or is a command
-// to the terminal into which somebody pastes it.
+// to the terminal into which it is pasted.
 func steers(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector) && r != '\n' &&
 		r != '\t'

@@ -105,7 +105,7 @@ func (l *look) usedByDay(rows, days []usage.Row) section {
 	return s
 }
 
-// usedByLabels has the sums by model and labels, those with the highest cost.
+// usedByLabels has the sums by model and labels with the highest cost.
 func (l *look) usedByLabels(rows []usage.Row) section {
 	all := sums(rows, func(r usage.Row) usage.Row { return usage.Row{Model: r.Model, Labels: r.Labels} })
 	slices.SortStableFunc(all, func(a, b usage.Row) int { return cmp.Compare(b.Cost, a.Cost) })

@@ -36,7 +36,7 @@ func (l *look) addressed(page string, id repo.ID, name string) value {
 	return v
 }
 
-// content is a text of which only who may read contents gets something.
+// content is a text that only a viewer who may read contents gets.
 func (l *look) content(shown bool, s string) value {
 	if !shown || s == "" || s == "{}" {
 		return value{}
@@ -48,7 +48,7 @@ func (l *look) content(shown bool, s string) value {
 // margin is how much is read beyond what is shown of a text, so that a secret is recognized that is shown in part.
 const margin = 4096
 
-// beginning returns that of a text, without a secret.
+// beginning returns the beginning of a text, without a secret.
 func (l *look) beginning(s string) string {
 	if len(s) <= 2*margin {
 		return l.options.Redact(s)

@@ -126,7 +126,7 @@ type world struct {
 	session repo.ID
 }
 
-// anybody may read the session.
+// anybody lets every reader read the session.
 func anybody(id repo.ID) func(*http.Request) (live.Target, error) {
 	return func(*http.Request) (live.Target, error) { return live.Target{Session: id}, nil }
 }

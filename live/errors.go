@@ -14,7 +14,7 @@ import (
 type StatusError struct {
 	// Status is from 400 to 599. Any other is answered with 500.
 	Status int
-	// Public is the text of the answer. Empty: that of the status.
+	// Public is the text of the answer. Empty: the status's text.
 	Public string
 	// Header is added to the answer's, for example WWW-Authenticate.
 	Header http.Header
@@ -32,7 +32,7 @@ func (e *StatusError) Error() string {
 // Unwrap returns the cause.
 func (e *StatusError) Unwrap() error { return e.Err }
 
-// statusOf returns the answer to an error. otherwise is for those without a status.
+// statusOf returns the answer to an error. otherwise is for errors without a status.
 func statusOf(err error, otherwise int) *StatusError {
 	if answer, ok := errors.AsType[*StatusError](err); ok {
 		if answer.Status < 400 || answer.Status > 599 {

@@ -53,7 +53,7 @@ type Event struct {
 	Data []byte
 }
 
-// limitKey is that of the largest size of an event's data, in the contexts of a handler.
+// limitKey is the key of the largest size of an event's data, in the contexts of a handler.
 type limitKey struct{}
 
 // isTooLarge reports whether data of this size would be replaced. Without a handler none is.
@@ -62,8 +62,8 @@ func isTooLarge(ctx context.Context, size int) bool {
 	return limited && size > limit
 }
 
-// messageHead is the data of a message but for what may be large. Its members are those of an
-// export.
+// messageHead is the data of a message but for what may be large. Its members are named as in
+// an export.
 type messageHead struct {
 	Sequence   int64     `json:"sequence"`
 	Follows    *int64    `json:"follows,omitempty"`
@@ -120,7 +120,7 @@ func MessageEvent(ctx context.Context, m repo.Message) (Event, error) {
 
 // PartEvent returns the event of a part of a stream that a handler sends by default, with the name
 // "part": a JSON object with stream (its ID), sequence, and text if the part is UTF-8, or else base64.
-// As of MessageEvent, one that is too large is not made.
+// As with MessageEvent, a larger one is the OmittedEvent.
 func PartEvent(ctx context.Context, p repo.StreamPart) (Event, error) {
 	if isTooLarge(ctx, len(p.Data)) {
 		return omitted(p.StreamID, p.Sequence, len(p.Data)), nil

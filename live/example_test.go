@@ -15,7 +15,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/memory"
 )
 
-// logins says who makes a request.
+// logins knows the user of a request.
 type logins interface {
 	User(r *http.Request) (name string, err error)
 }

@@ -12,15 +12,15 @@ import (
 )
 
 // feed is what a response sends: the messages of a session, and the parts of its streams. Each is
-// followed by a goroutine of its own, which hands what it gets to that of the handler. So one event
-// is made at a time, and a function of the caller's that panics ends the response alone.
+// followed by a goroutine of its own, which hands what it gets to the handler's. So one event is
+// made at a time, and a function of the caller's that panics ends the response alone.
 type feed struct {
 	*Handler
 
 	response *response
 	at       position
-	// messages is how many there were when the response began: those need not be sent one by one. head is the last one of
-	// the transcript, or -1.
+	// messages is how many there were when the response began: these may be sent together. head is the last one of the
+	// transcript, or -1.
 	messages, head int64
 	// listed are the streams of the session, if the client was reading some.
 	listed []repo.Stream
@@ -35,7 +35,7 @@ type feed struct {
 	waiting []repo.Stream
 }
 
-// open begins a feed. Errors: those of the store, before anything is sent.
+// open begins a feed. Errors: the store's, before anything is sent.
 func (h *Handler) open(ctx context.Context, target Target, at position) (*feed, error) {
 	f := &feed{Handler: h, at: at}
 	knew := !at.session.IsZero()

@@ -29,22 +29,22 @@ func New(store repo.Store, options Options) (*Handler, error) {
 }
 
 // ServeHTTP answers GET with the feed of the session that the request may read: its messages, from
-// the beginning, and the parts of its streams that are open, and of those that are opened later; or
-// what follows the event whose id is in the header Last-Event-ID, or else in ?after=. An id says how
-// far a client has got in all of these: any process goes on from it. A session's ID, a period and the
+// the beginning, and the parts of its open streams and of streams that are opened later; or what
+// follows the event whose id is in the header Last-Event-ID, or else in ?after=. An id says how far a
+// client has got in all of these: any process goes on from it. A session's ID, a period and the
 // sequence of a message are the id of a client that has read up to this message, and no stream.
 // ServeHTTP returns when the client has gone, at a [Handler.Shutdown], when the store was closed, or
 // after an event with the name [EndEvent]. It answers HEAD as GET, without events. It reads up to 16
 // streams at a time; others wait until one has ended.
 //
 // Statuses: 200, also for a client that comes back with an id to a session that is no more, also if
-// Authorize then returns a NotFoundError of a session, and gets the event EndEvent; 204 for one that
-// has had that, and to OPTIONS; 400 for an invalid id; 403 for a page of another origin; what
-// Authorize says; 404 if there is no such session; 405 for methods other than GET, HEAD and OPTIONS;
-// 409 if the client has messages that do not exist, because the session was restored to an earlier
-// time; 429 and 503 for too many responses; 503 if the database cannot be reached, or at a shutdown;
-// 505 for HTTP/1.0, and 500 if the ResponseWriter cannot flush, and for all other errors. An
-// EventSource connects again if it is cut off, but not after a status other than 200.
+// Authorize then returns a NotFoundError of a session, and gets the event EndEvent; 204 for a client
+// that has had that event, and to OPTIONS; 400 for an invalid id; 403 for a page of another origin;
+// what Authorize says; 404 if there is no such session; 405 for methods other than GET, HEAD and
+// OPTIONS; 409 if the client has messages that do not exist, because the session was restored to an
+// earlier time; 429 and 503 for too many responses; 503 if the database cannot be reached, or at a
+// shutdown; 505 for HTTP/1.0, and 500 if the ResponseWriter cannot flush, and for all other errors.
+// An EventSource connects again if it is cut off, but not after a status other than 200.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := h.serve(w, r)
 	if err == nil {

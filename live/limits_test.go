@@ -56,7 +56,7 @@ func TestLimits(t *testing.T) {
 	for _, c := range []*client{first, second, third, fourth} {
 		_ = c.body.Close()
 	}
-	// Those who leave make room.
+	// Readers that leave make room.
 	await.For(t, "nobody can read", func() bool {
 		var got []*client
 		for _, header := range []string{"Reader: a", "Reader: a", "X: y"} {
@@ -137,7 +137,7 @@ func TestShutdownTimeout(t *testing.T) {
 	c.drain()
 }
 
-// Readers who do not read are given up, and delay nobody.
+// Readers that do not read are given up, and delay no other.
 func TestSlowReaders(t *testing.T) {
 	t.Parallel()
 	const slow = 8
@@ -184,7 +184,7 @@ func TestSlowReaders(t *testing.T) {
 	await.For(t, "a reader who does not read is still served", func() bool { return serving.Load() == 0 })
 }
 
-// A reader who is gone is noticed by heartbeats, although nothing tells so.
+// A reader that is gone is noticed by heartbeats, although nothing tells so.
 func TestGoneReader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, func(o *live.Options) { o.Heartbeat = time.Millisecond })

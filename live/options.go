@@ -16,10 +16,10 @@ import (
 // Target is what a request may read.
 type Target struct {
 	// Session is the session's id, whose messages and streams are read, all of them. Sessions.Find
-	// gives that of a session with a key, and may give that of one that was deleted.
+	// returns the id of a session with a key, and may return a deleted session's.
 	Session repo.ID
-	// Reader is who reads, such as the id of a user, for Options.MaxPerReader. Empty:
-	// that limit does not apply.
+	// Reader identifies the reader, such as the id of a user, for
+	// Options.MaxPerReader. Empty: that limit does not apply.
 	Reader string
 }
 
@@ -39,7 +39,7 @@ type Options struct {
 	// error is logged, and the client will ask for the same message again. Nil: MessageEvent,
 	// which sends messages of all roles, system prompts too.
 	Message func(context.Context, repo.Message) (Event, error)
-	// Part is the same for the parts of streams, but for those that say Restart. Nil: PartEvent.
+	// Part is the same for the parts of streams, except for parts with Restart. Nil: PartEvent.
 	Part func(context.Context, repo.StreamPart) (Event, error)
 	// Origins are the origins, such as "https://app.example.com", whose pages may read
 	// although they are of another origin than the handler. Browsers send them the cookies of
@@ -62,8 +62,8 @@ type Options struct {
 	// MaxResponses bounds the responses under way; further requests get status 503.
 	// Zero: 10,000.
 	MaxResponses int
-	// MaxPerReader bounds those with the same Target.Reader; further requests get
-	// status 429. Zero: 100.
+	// MaxPerReader bounds the responses with the same Target.Reader; further
+	// requests get status 429. Zero: 100.
 	MaxPerReader int
 	// MaxEventBytes bounds the data of an event, and with it the memory of a response: what
 	// MessageEvent and PartEvent would make larger they do not make. An event with more is
@@ -78,7 +78,7 @@ type Options struct {
 // withDefaults returns the options with their defaults, or which of them is invalid.
 func (o Options) withDefaults() (Options, error) {
 	if o.Authorize == nil {
-		return o, invalid("Authorize", "is nil: say who may read what")
+		return o, invalid("Authorize", "is nil: pass a function that admits readers")
 	}
 	o.Heartbeat = cmp.Or(o.Heartbeat, 15*time.Second)
 	o.Retry = cmp.Or(o.Retry, time.Second)

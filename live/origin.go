@@ -8,7 +8,7 @@ import (
 )
 
 // checkOrigin refuses requests of pages of other origins than the handler's, unless they are
-// listed. For those that are, it says so to the browser.
+// listed. It tells the browser that a listed one is allowed.
 func (h *Handler) checkOrigin(w http.ResponseWriter, r *http.Request) error {
 	if len(h.options.Origins) > 0 {
 		w.Header().Add("Vary", "Origin")
@@ -42,7 +42,7 @@ func sameOrigin(r *http.Request, origin string) bool {
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
 }
 
-// methods are those of the handler.
+// methods are the handler's.
 const methods = "GET, HEAD, OPTIONS"
 
 // allow answers OPTIONS. Scripts that read with fetch may need the headers.

@@ -11,13 +11,12 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// PartWriter writes the parts of a stream in order without a wait for each: those that are
-// written while others are being stored are stored together after them. An append that
-// failed with an unknown outcome, or because the database cannot be reached or aborted it,
-// is made again. While the model is silent, it renews the stream, for an hour after the last part
-// at most, if the stream has its TTL. One that has expired all the same, or was deleted, takes no more
-// parts, which is no error: they are dropped, and what is left is the message. It is safe for
-// concurrent use.
+// PartWriter writes the parts of a stream in order without a wait for each: parts that are written
+// while others are being stored are stored together after them. An append that failed with an unknown
+// outcome, or because the database cannot be reached or aborted it, is made again. While the model is
+// silent, it renews the stream, for an hour after the last part at most, if the stream has its TTL.
+// Once the stream has expired all the same, or was deleted, further parts are dropped without an
+// error: readers then get only the message. It is safe for concurrent use.
 type PartWriter struct {
 	ctx     context.Context //nolint:containedctx // it ends the appends
 	streams repo.Streams
@@ -25,7 +24,7 @@ type PartWriter struct {
 	mu     sync.Mutex
 	stream repo.Stream // Next: how many parts are known to be stored
 	added  int64       // how many there are, stored or not
-	// waiting are the parts that nobody is storing yet, of size bytes together.
+	// waiting are the parts whose storing has not begun, of size bytes together.
 	waiting [][]byte
 	size    int
 	// storing: a goroutine is storing parts, or renews the stream. It ends when none is left.
@@ -51,7 +50,7 @@ const maxSilence = time.Hour
 // NewPartWriter returns a writer for a stream as repo.Streams.Open has returned it. When ctx
 // ends, nothing more is sent, and what is being stored is settled: once Write or Flush has
 // returned an error other than repo.ErrUnknownOutcome, Stream says how much is stored. There is
-// nothing to close. streams is that of a store, not of a transaction.
+// nothing to close. streams is a store's, not a transaction's.
 func NewPartWriter(ctx context.Context, streams repo.Streams, stream repo.Stream) *PartWriter {
 	w := &PartWriter{
 		ctx: ctx, streams: streams, stream: stream, added: stream.Next, changed: make(chan struct{}),
@@ -105,8 +104,8 @@ func (w *PartWriter) Gone() error {
 
 // Write adds a part of 1 to repo.MaxPartBytes, which is stored soon. It waits while 1,000 parts,
 // or 4 MiB with this one, wait to be stored; a larger one waits until no other does. Errors:
-// repo.InvalidError, and ctx's error: the part was not added. Any other is that with which
-// storing an earlier part has failed for good, or that of the context of NewPartWriter.
+// repo.InvalidError, and ctx's error: the part was not added. Any other error is the one with
+// which storing an earlier part has failed for good, or the error of NewPartWriter's context.
 func (w *PartWriter) Write(ctx context.Context, part []byte) error {
 	switch {
 	case len(part) == 0:
@@ -204,7 +203,7 @@ func (w *PartWriter) store() {
 			w.gone, w.waiting, w.size = err, nil, 0
 		case len(parts) > 0 || fenced:
 			w.err = err
-		case err != nil: // it was ended by somebody else: the next part finds out
+		case err != nil: // another writer has ended it: the next part finds out
 			w.over = true
 		}
 		close(w.changed)

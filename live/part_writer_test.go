@@ -73,7 +73,8 @@ func TestSilentWriter(t *testing.T) {
 	})
 }
 
-// A stream that its writer, or somebody else, has ended is not renewed; one that another writer has taken over refuses the next part.
+// A stream that its writer, or another one, has ended is not renewed; one that another writer has taken over refuses
+// the next part.
 func TestRenewalEnds(t *testing.T) {
 	t.Parallel()
 	for _, end := range []func(ctx context.Context, streams repo.Streams, w *PartWriter) error{
@@ -250,7 +251,7 @@ func TestPartWriterWaitsForNoAnswer(t *testing.T) {
 	})
 }
 
-// After an error for good nothing more is stored, and everybody gets it.
+// After an error for good nothing more is stored, and all callers get it.
 func TestPartWriterFails(t *testing.T) {
 	f := &fakeStream{fail: func(int) (bool, error) { return false, &repo.FencedError{} }}
 	writing(t, f, func(ctx context.Context, _ context.CancelFunc, w *PartWriter) {
@@ -268,8 +269,8 @@ func TestPartWriterFails(t *testing.T) {
 	})
 }
 
-// Memory is bounded: who writes faster than can be stored waits, as long as his own context
-// allows.
+// Memory is bounded: a caller that writes faster than can be stored waits, as long as its
+// own context allows.
 func TestPartWriterIsBounded(t *testing.T) {
 	f := &fakeStream{}
 	writing(t, f, func(ctx context.Context, _ context.CancelFunc, w *PartWriter) {

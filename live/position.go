@@ -12,8 +12,8 @@ import (
 
 const (
 	lastEventID = "Last-Event-ID"
-	// ended is the id of the last event of what has ended. Who comes back with it is told
-	// not to come again.
+	// ended is the id of the last event of a feed that has ended. A client that comes
+	// back with it is told to stay away.
 	ended = "end"
 	// maxStreams bounds the streams that a response reads at a time, and so the length of an id.
 	maxStreams = 16

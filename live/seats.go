@@ -21,10 +21,10 @@ type seats struct {
 	taken   map[*seat]struct{}
 	readers map[string]int
 	closing bool
-	empty   chan struct{} // closed when closing and nobody is left
+	empty   chan struct{} // closed when closing and all seats are free
 }
 
-// seat is that of one response.
+// seat is one response's seat.
 type seat struct {
 	reader string
 	cancel context.CancelCauseFunc
@@ -71,7 +71,7 @@ func (s *seats) leave(taken *seat) {
 	}
 }
 
-// close ends all responses. Nobody takes a seat after it.
+// close ends all responses. After it, no seat can be taken.
 func (s *seats) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

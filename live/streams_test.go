@@ -177,7 +177,7 @@ func TestFeed(t *testing.T) {
 	}
 	_ = c.body.Close()
 
-	// The end of one that has ended meanwhile is told to who was reading it, and to nobody else.
+	// The end of one that has ended meanwhile is told to its readers only.
 	c = w.get("", "Last-Event-ID: "+e.id)
 	ends := map[string]bool{c.want(t).data[:37]: true, c.want(t).data[:37]: true}
 	if len(ends) != 2 {
@@ -197,7 +197,7 @@ func TestFeed(t *testing.T) {
 	}
 }
 
-// Who reads an answer whose attempt was given up is told so, wherever it was.
+// A reader of an answer whose attempt was given up is told so, wherever it was.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0, nil)
@@ -218,7 +218,7 @@ func TestRestart(t *testing.T) {
 	c.wantPart(t, stream, 3, `"text":"alive"`)
 }
 
-// A stream that is deleted, or expires, is gone for who reads it; the feed goes on.
+// A stream that is deleted, or expires, is gone for its readers; the feed goes on.
 func TestStreamGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0, nil)

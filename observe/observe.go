@@ -20,8 +20,8 @@ type Observer interface {
 	Begin(ctx context.Context, op Operation) context.Context
 	// End is called at its end, also if it panics, with the context that Begin returned.
 	End(ctx context.Context, op Operation, result Result)
-	// Write is called, with the operation's context, when a write that is committed together with those
-	// of other callers has its answer. An operation may have none, or several.
+	// Write is called, with the operation's context, when a write that is committed together with other
+	// callers' writes has its answer. An operation may have none, or several.
 	Write(ctx context.Context, write Write)
 	// BeginGroup is called before such writes are sent. Their statements have the context that it
 	// returns, which must be derived from the given one. That is none of their callers'.
@@ -32,17 +32,17 @@ type Observer interface {
 }
 
 // Tracer is for observers that follow a cause to its effects. A plan that is made, by itself or in a turn,
-// without a repo.UseAction.Trace gets that of the operation.
+// without a repo.UseAction.Trace gets the operation's trace.
 type Tracer interface {
-	// Trace returns what stands for the trace of an operation's context, as text for whoever works on the
+	// Trace returns what stands for the trace of an operation's context, as text for the worker of the
 	// plan, perhaps hours later. Empty: none. More than 512 bytes are not stored.
 	Trace(ctx context.Context) string
 }
 
-// Operation is a call of a method of a store. One that returns an iterator is the loop over it, with
-// the time that the loop's body takes.
+// Operation is a call of a method of a store. A method that returns an iterator is the loop over it,
+// with the time that the loop's body takes.
 type Operation struct {
-	// Name is the method's, with that of its repository unless it is one of Sessions: "append_turn",
+	// Name is the method's, after its repository's unless it is one of Sessions: "append_turn",
 	// "plans.claim", "in_tx".
 	Name string
 	// Session is the session that it is about. Zero: none, several, or one that is found by its key.
@@ -59,7 +59,7 @@ type Write struct {
 	Wait, Commit time.Duration
 	// Group is the number of writes that were sent together when it was sent last.
 	Group int
-	// Attempts says how often it was sent. Those before the last one found a row locked, or failed.
+	// Attempts says how often it was sent. The ones before the last found a row locked, or failed.
 	Attempts int
 	Result   Result
 }
@@ -77,7 +77,7 @@ type Group struct {
 
 // Result says how something ended.
 type Result struct {
-	// Error is what kind of error there was: "" for none; that of the sentinel, such as "not_found",
+	// Error is the kind of error: "" for none; the sentinel's, such as "not_found",
 	// "contention" or "unknown_outcome"; "fenced" or "lease_lost"; "canceled" or "deadline_exceeded" of
 	// the context; "other".
 	Error string

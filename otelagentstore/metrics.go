@@ -100,9 +100,9 @@ func (h *histogram) record(ctx context.Context, value float64, name, failed stri
 	h.to.Record(ctx, value, set.([]metric.RecordOption)...)
 }
 
-// Watch has the metrics tell of a store's pool, queues and followers, or those of several (at least one) together, and
-// of what Sample finds, until stop is called. Watch one store of each pool, all in one call. Collecting them sends
-// nothing to the database.
+// Watch has the metrics tell of the pools, queues and followers of one or more stores together, and of what Sample
+// finds, until stop is called. Watch one store of each pool, all in one call. Collecting them sends nothing to the
+// database.
 func (o *Observer) Watch(stores ...*agentstore.Store) (stop func(), err error) {
 	watching, err := o.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		o.observe(to, stores)

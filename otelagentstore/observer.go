@@ -22,7 +22,7 @@ type Options struct {
 	MeterProvider  metric.MeterProvider
 	// Conversations puts the id of the session into spans, as gen_ai.conversation.id.
 	Conversations bool
-	// Retention is retention.Policy.Sessions of those who run it: what is older is its backlog. Nil: no metric.
+	// Retention is the retention.Policy.Sessions that the service runs: older sessions are its backlog. Nil: no metric.
 	Retention map[string]time.Duration
 	// System is db.system.name. Empty: "postgresql".
 	System string
@@ -40,7 +40,7 @@ var _ observe.Observer = (*Observer)(nil)
 
 const scope = "github.com/seed-df90f812/agentstore/otelagentstore"
 
-// New returns an Observer. The errors are those of the MeterProvider.
+// New returns an Observer. Its errors are the MeterProvider's.
 func New(options Options) (*Observer, error) {
 	if options.TracerProvider == nil {
 		options.TracerProvider = otel.GetTracerProvider()
@@ -132,8 +132,8 @@ func (o *Observer) Write(ctx context.Context, w observe.Write) {
 // maxLinks is as many as OpenTelemetry keeps by default.
 const maxLinks = 128
 
-// BeginGroup implements observe.Observer. The group has a span if one of its callers has one that is
-// sampled. It is in the trace of the first of them, and has links to the others.
+// BeginGroup implements observe.Observer. The group has a span if one of its callers has a sampled
+// span. It is in the trace of the first of them, and has links to the others.
 func (o *Observer) BeginGroup(ctx context.Context, g observe.Group) context.Context {
 	var first trace.SpanContext
 	var links []trace.Link

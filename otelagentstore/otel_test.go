@@ -188,7 +188,7 @@ func TestGroupLinks(t *testing.T) {
 	}
 	group.Callers = slices.Values(callers[3:])
 	if ctx := w.BeginGroup(context.Background(), group); trace.SpanFromContext(ctx).IsRecording() {
-		t.Error("a group of nobody who is sampled has a span")
+		t.Error("a group without a sampled caller has a span")
 	}
 }
 

@@ -39,8 +39,8 @@ ORDER BY a.name LIMIT @max_rows;
 SELECT a.version FROM actions a WHERE a.name = @name FOR NO KEY UPDATE;
 
 -- name: ActionUpdate :one
--- Index: actions_pkey. Replaces the definition of a locked action. The parameters are those of ActionCreate, in the
--- same order, so that the same code fills in both; the name and created_by stay as they are.
+-- Index: actions_pkey. Replaces the definition of a locked action. The parameters are ActionCreate's, in the same
+-- order, so that the same code fills in both; the name and created_by stay as they are.
 WITH given AS (SELECT @name::text AS name, @server::text AS server, @namespace::text AS namespace,
     sqlc.narg(created_by)::text AS created_by)
 UPDATE actions a

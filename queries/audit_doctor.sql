@@ -23,7 +23,7 @@ WHERE c.relnamespace = (SELECT e.relnamespace FROM pg_catalog.pg_class e
 ORDER BY c.relname, a.privilege_type;
 
 -- name: AuditDoctorFunctions :many
--- Index: none. The functions that run as the owner, and those of the triggers.
+-- Index: none. The functions that run as the owner, and the triggers' functions.
 SELECT CAST(p.proname AS text) AS name, CAST(p.prosecdef AS boolean) AS as_owner,
 coalesce(array_to_string(p.proconfig, ' '), '')::text AS settings,
 encode(sha256(convert_to(p.prosrc, 'UTF8')), 'hex')::text AS digest

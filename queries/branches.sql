@@ -56,7 +56,7 @@ SELECT EXISTS (SELECT FROM session_branches b WHERE b.session_id = @session_id A
     AND b.base = @base::bigint);
 
 -- name: ForkKept :one
--- Index: none, but those of session_needed. How many messages of a session that was deleted its forks have.
+-- Index: none, but session_needed's. How many messages of a deleted session its forks have.
 SELECT coalesce(sum(greatest(0, r.high - greatest(r.low - 1, r.before))), 0)::bigint
 FROM (
     SELECT n.low, n.high, coalesce(max(n.high) OVER (ORDER BY n.low, n.high ROWS BETWEEN UNBOUNDED PRECEDING
@@ -70,8 +70,8 @@ FROM (
 SELECT b.session_id FROM session_branches b WHERE b.importer = ANY (@session_ids::uuid[]);
 
 -- name: ForkYield :exec
--- Index: session_branches_pkey, session_branches_parent_id_idx. Gives what is left of a session that was deleted, of
--- which nobody has messages, another id: forks of its forks may still find by it what they have of others.
+-- Index: session_branches_pkey, session_branches_parent_id_idx. Gives the remains of a deleted session, whose
+-- messages are in no fork, another id: forks of its forks may still find by it what they have of others.
 WITH moved AS (
     UPDATE session_branches SET session_id = @other::uuid WHERE session_id = @session_id::uuid
     RETURNING session_id

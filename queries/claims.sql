@@ -3,9 +3,9 @@
 -- others write it. Nothing waits for a lock.
 --
 -- The plan of a statement is made once: to make it takes longer than to run it. PlanByIndex asks for that. Without it,
--- in a caller's transaction, a plan for any arguments must not look dearer than one for those of a call: so arguments
--- are hidden behind SELECT. Of a limit that it does not know the planner expects a tenth of what is there, and would
--- join the whole queue. So within it stands the largest that one claim may have.
+-- in a caller's transaction, a plan for any arguments must not look dearer than one for a call's: so arguments are
+-- hidden behind SELECT. Of a limit that it does not know the planner expects a tenth of what is there, and would join
+-- the whole queue. So within it stands the largest that one claim may have.
 
 -- name: PlanByIndex :exec
 -- Index: none. Comes before statements on plans, in a transaction that has nothing else. The server keeps their plans
@@ -75,10 +75,10 @@ CROSS JOIN LATERAL (
 -- name: PlanClaimLock :many
 -- Index: plans_pkey or plans_root_id_id_key, plan_claims_pkey, leases_pkey. Locks plans one by one, until there are
 -- most, so that a claim hides none that it does not take, and returns them in their order, each with a fence that is
--- larger than all that were given for it (LeaseTake). It passes over those that are locked, or not at the stage any
--- more, and those whose lease somebody holds, or has locked: a renewal may be under way. Whoever acquires the lease of
--- a plan has the lock of the plan. is_last: their claims have expired in their last attempts. Others are left to
--- PlanExpire after their deadline.
+-- larger than all that were given for it (LeaseTake). It passes over plans that are locked, or not at the stage any
+-- more, or whose lease is held, or locked: a renewal may be under way. An acquisition of the lease of a plan has the
+-- lock of the plan. is_last: their claims have expired in their last attempts. Others are left to PlanExpire after
+-- their deadline.
 SELECT p.id, p.version, p.attempt, p.max_attempts, greatest(p.fence + 1, h.fence + 1,
     (extract(epoch FROM statement_timestamp()) * 1000000)::bigint)::bigint AS fence,
     statement_timestamp()::timestamptz AS now
@@ -95,7 +95,7 @@ CROSS JOIN LATERAL (
     FOR NO KEY UPDATE SKIP LOCKED
 ) AS p
 CROSS JOIN LATERAL (
-    -- 0 if there is no lease, and null if somebody has it, or the claim, locked.
+    -- 0 if there is no lease, and null if it, or the claim, is locked.
     SELECT CASE WHEN @state::text = 'processing' AND (SELECT true FROM plan_claims c
         WHERE c.plan_id = p.id FOR UPDATE SKIP LOCKED) IS NULL THEN NULL
         WHEN (SELECT true FROM leases l WHERE l.namespace = @lease_namespace::text AND l.kind = 'plan'

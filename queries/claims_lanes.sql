@@ -2,9 +2,9 @@
 -- Index: plan_queue_namespace_phase_priority_since_idx, plan_queue_namespace_phase_action_name_priority_since_idx,
 -- plan_claims_lease_namespace_check_at_idx, plan_claims_namespace_check_at_idx, plan_limits_pkey. Returns up to
 -- max_rows lanes in which a claim may find something, of all namespaces that have queued plans, from the one behind
--- after on, and then from the first one on. It skips from one namespace to the next, and passes over those that are at
--- their limit, or whose actions are. A row without a phase is a namespace with a claim that may have expired. Of an
--- action that begins with a slash the namespace is the plans'.
+-- after on, and then from the first one on. It skips from one namespace to the next, and passes over namespaces that
+-- are at their limit, or whose actions are. A row without a phase is a namespace with a claim that may have expired.
+-- Of an action that begins with a slash the namespace is the plans'.
 WITH RECURSIVE ahead AS (
     (SELECT q.namespace FROM plan_queue q WHERE q.namespace > @after::text ORDER BY q.namespace LIMIT 1)
     UNION ALL
@@ -132,7 +132,7 @@ LIMIT @max_rows;
 -- name: PlanClaimable :many
 -- Index: plan_queue_namespace_phase_priority_since_idx, plan_queue_namespace_phase_action_name_priority_since_idx,
 -- plan_claims_namespace_check_at_idx. Returns the lanes, by their places in the arguments from 1, in which a claim may
--- find something now, or within a second, after wait_micros. It is the poll of those who wait: a look-up in each lane.
+-- find something now, or within a second, after wait_micros. It is the poll of waiting claims: a look-up in each lane.
 -- The planner would turn EXISTS into a scan of the whole table, and does so without an order, too.
 SELECT n.place::bigint AS place, greatest(ceil(extract(epoch FROM w.since - statement_timestamp()) * 1000000),
     0)::bigint AS wait_micros

@@ -1,6 +1,6 @@
 -- name: PlanClaimLater :exec
 -- Index: plan_claims_pkey. Notes when leases end that were renewed. The times at which claims are to be looked at are
--- scattered a little, also where one statement sets those of many: they are read from a time on. It waits for nobody.
+-- scattered a little, also where one statement sets many: they are read from a time on. It skips locked rows.
 UPDATE plan_claims c
 SET check_at = (
     SELECT n.held_until + abs(hashtext(n.id::text) % 10000) * interval '1 microsecond'
@@ -14,7 +14,7 @@ WHERE c.plan_id = ANY(ARRAY( -- with a join the planner would rather read all
 ));
 
 -- name: PlanClaimLease :exec
--- Index: leases_pkey. Takes leases, but for those that somebody has acquired between the snapshot and the lock of
+-- Index: leases_pkey. Takes leases, except for ones that were acquired between the snapshot and the lock of
 -- PlanClaimLock: the next statements leave out what has no lease.
 INSERT INTO leases (namespace, kind, name, owner, fence, acquired_at, expires_at)
 SELECT @lease_namespace::text, 'plan', n.id::text, n.owner, n.fence, @now::timestamptz, @until::timestamptz
@@ -85,7 +85,7 @@ SELECT d.id, d.version, d.transition, d.phase, d.from_state, d.phase, d.to_state
 d.updated_at FROM done d;
 
 -- name: PlanClaimTell :exec
--- Index: plans_pkey. The entries of the same, those of a plan in their order.
+-- Index: plans_pkey. The entries of the same, each plan's in their order.
 WITH done AS MATERIALIZED (
     SELECT n.id, n.version, n.transition, n.from_state, n.to_state, n.actor, p.phase, p.namespace
     FROM ROWS FROM (

@@ -1,11 +1,11 @@
 -- Fences: the largest fence that was given for the lease of a session or a plan, in the row that a write locks anyway.
--- An acquisition sends these statements in one transaction: FenceLock…, LeaseLock, LeaseTake, Fence…, LeaseGet. Whoever
--- locks both locks the session or plan first, and then the lease: a transaction that has written to a session may
--- acquire its lease, and the other way round.
+-- An acquisition sends these statements in one transaction: FenceLock…, LeaseLock, LeaseTake, Fence…, LeaseGet. A
+-- transaction that locks both locks the session or plan first, and then the lease: a transaction that has written to a
+-- session may acquire its lease, and the other way round.
 
 -- name: FenceLockSession :exec
--- Index: session_counters_pkey, leases_pkey. Locks a session whose lease nobody holds, and waits for the writes under
--- way. If somebody holds it, no fence is given, and nobody has to wait.
+-- Index: session_counters_pkey, leases_pkey. Locks a session whose lease is free, and waits for the writes under way.
+-- If it is held, no fence is given, and nothing is waited for.
 SELECT FROM session_counters c
 WHERE c.session_id = @session_id AND NOT EXISTS (
     SELECT FROM leases l WHERE l.namespace = @namespace::text AND l.kind = 'session' AND l.name = c.session_id::text
@@ -25,7 +25,7 @@ WHERE c.session_id = @session_id AND c.fence < l.fence
 -- name: FenceCatchUpSession :one
 -- Index: session_counters_pkey, leases_pkey. Tells the session of a fence that it was not told of, because it did not
 -- exist, and returns the latest that it knows, and where its row is. It returns no row if it does not exist now. The
--- lease is locked, because somebody may be about to acquire it, and not see the session.
+-- lease is locked, because an acquisition may be under way that does not see the session.
 WITH locked AS MATERIALIZED (
     SELECT c.session_id, c.fence, c.ctid::tid AS hint FROM session_counters c
         WHERE c.session_id = @session_id FOR NO KEY UPDATE

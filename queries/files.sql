@@ -1,8 +1,8 @@
 -- The bytes of files, in rows of one length but for the last. Nothing refers to a blob before all of it is committed.
 
 -- name: FileChunksInsert :exec
--- Index: none. Adds rows to a blob that is being written. Their commit waits for no disk: that of the version which
--- refers to them comes later in the same log, and does.
+-- Index: none. Adds rows to a blob that is being written. Their commit waits for no disk: the commit of the version
+-- which refers to them comes later in the same log, and does.
 WITH given AS (SELECT @data::bytea AS data, @first::integer AS first),
 parts AS (SELECT data, first, generate_series(0, (octet_length(data) - 1) / 7900) AS n FROM given),
 setting AS (SELECT set_config('synchronous_commit', 'off', true))

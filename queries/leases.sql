@@ -13,8 +13,8 @@ WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0
 ON CONFLICT (namespace, kind, name) DO NOTHING;
 
 -- name: LeaseLock :exec
--- Index: leases_pkey. The second one locks the row. If its snapshot shows somebody else who holds the lease, it waits
--- for nobody.
+-- Index: leases_pkey. The second one locks the row. If its snapshot shows another owner that holds the lease, it
+-- returns at once.
 SELECT FROM leases l
 WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text
     AND (l.owner IS NULL OR l.owner = @owner::text OR l.expires_at <= statement_timestamp())
@@ -22,7 +22,7 @@ FOR NO KEY UPDATE;
 
 -- name: LeaseTake :exec
 -- Index: leases_pkey, session_counters_pkey, plans_pkey or plans_root_id_id_key. Gives the lease to owner unless
--- somebody else holds it. If owner holds it already, its fence stays. A new fence is larger than the one before, than
+-- another owner holds it. If owner holds it already, its fence stays. A new fence is larger than the one before, than
 -- the fence of the session or plan that the key names, and than the time in microseconds since 1970: the row and the
 -- fence may be new.
 UPDATE leases l
@@ -42,21 +42,21 @@ WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name
     AND (l.owner = @owner::text OR l.expires_at <= c.now);
 
 -- name: LeaseGet :one
--- Index: leases_pkey. Returns the lease, whoever has it, also if it has expired. A free row is none.
+-- Index: leases_pkey. Returns the lease, of any owner, also if it has expired. A free row is none.
 SELECT l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at
 FROM leases l
 WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name::text AND l.owner IS NOT NULL;
 
 -- name: LeaseListHeld :many
--- Index: leases_pkey. Returns those of the leases that somebody holds.
+-- Index: leases_pkey. Returns the leases that are held.
 SELECT l.name, l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at
 FROM leases l
 WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = ANY(@names::text[])
     AND l.expires_at > statement_timestamp();
 
 -- name: LeaseListEnded :many
--- Index: leases_pkey. The poll of those who wait for leases: it returns the places, from 1, of those fences that are
--- not held, and, where the fence is 0, of those keys that nobody but the owner holds.
+-- Index: leases_pkey. The poll of callers that wait for leases: it returns the places, from 1, of the fences that
+-- are not held, and, where the fence is 0, of the keys that are free or held by the owner.
 SELECT n.place::bigint AS place
 FROM ROWS FROM (
     unnest((SELECT @namespaces::text[])), unnest((SELECT @kinds::text[])), unnest((SELECT @names::text[])),
@@ -76,11 +76,11 @@ WHERE l.namespace = @namespace::text AND l.kind = @kind::text AND l.name = @name
     AND l.fence = @fence FOR NO KEY UPDATE;
 
 -- name: LeaseRenew :many
--- Index: leases_pkey. Renews leases, and waits for nobody: it returns those that it has renewed, with their places in
--- the arguments from 1. It leaves out those that are locked by others, or lost: the lease with this fence has expired,
--- or was released. It never shortens a life: the owner may have another holder, with a longer one. For a process, it is
--- sent after PlanByIndex, and planned once: see claims.sql. hints are where the rows were when they were last renewed:
--- see MessageAppendOne.
+-- Index: leases_pkey. Renews leases without waiting: it returns the renewed ones, with their places in the arguments
+-- from 1. It leaves out leases that are locked by others, or lost: the lease with this fence has expired, or was
+-- released. It never shortens a life: the owner may have another holder, with a longer one. For a process, it is sent
+-- after PlanByIndex, and planned once: see claims.sql. hints are where the rows were when they were last renewed: see
+-- MessageAppendOne.
 WITH asked AS MATERIALIZED (
     SELECT a.namespace, a.kind, a.name, a.fence, a.seconds, a.hint, a.place
     FROM ROWS FROM (
@@ -133,7 +133,7 @@ SELECT r.kind, r.name, count(*) OVER () AS released FROM released r LIMIT 1000;
 
 -- name: LeaseSweep :exec
 -- Index: leases_namespace_acquired_at_idx, leases_pkey. Removes a few rows that have been free for a day: more than the
--- release that it follows has freed. It waits for nobody.
+-- release that it follows has freed. It skips locked rows.
 DELETE FROM leases l
 USING (
     SELECT f.namespace, f.kind, f.name FROM leases f
@@ -146,7 +146,7 @@ WHERE l.namespace = old.namespace AND l.kind = old.kind AND l.name = old.name;
 -- name: LeaseList :many
 -- Index: leases_pkey or leases_namespace_owner_kind_name_idx, sessions_pkey, plans_pkey or plans_root_id_id_key. The
 -- query is rewritten before it is sent: see audit_lists.sql. view: the lease of a session or a plan is in the namespace
--- local, whatever that of the session or the plan is, which decides.
+-- local; the namespace of the session or the plan decides.
 SELECT l.kind, l.name, l.owner::text AS owner, l.fence, l.acquired_at, l.expires_at,
 (l.expires_at <= statement_timestamp())::boolean AS expired
 FROM leases l

@@ -6,10 +6,10 @@
 -- already. The ledger of turns finds out which of these it is (repo/postgres/internal/write).
 --
 -- hint is where the counter row was when it was last written. Each append leaves a version of the row behind. While a
--- snapshot is open that may need them, nobody can remove them, and whoever looks the row up by the index steps over all
--- of them. If the row is elsewhere by now the index finds it. The UPDATE takes the version that the lock returned. If
--- somebody else has written it since the statement began, that is none that the statement sees, and there is no row in
--- the answer.
+-- snapshot is open that may need them, they cannot be removed, and a look-up of the row by the index steps over all of
+-- them. If the row is elsewhere by now the index finds it. The UPDATE takes the version that the lock returned. If
+-- another transaction has written it since the statement began, the statement does not see that version, and there is
+-- no row in the answer.
 --
 -- It does nothing in a transaction of another level than read committed, so that it can be sent without a statement
 -- that sets the level. updated_at, which is also the message's created_at, does not go backwards when the server's
@@ -99,8 +99,8 @@ WHERE (
 UPDATE session_counters SET next_sequence = @next_sequence WHERE session_counters.session_id = @session_id;
 
 -- name: MessageGet :one
--- Index: messages_session_id_id_key, session_branches_pkey, session_counters_pkey. A fork's may be one that it has of
--- others. What is left of a session that was deleted is none of its messages.
+-- Index: messages_session_id_id_key, session_branches_pkey, session_counters_pkey. A fork's may be an inherited one.
+-- The remains of a deleted session are none of its messages.
 SELECT * FROM messages WHERE messages.session_id = @session_id AND messages.id = @id
     AND NOT EXISTS (
         SELECT FROM session_branches b WHERE b.session_id = @session_id
@@ -125,8 +125,8 @@ LATERAL (SELECT * FROM messages WHERE messages.session_id = @session_id AND mess
 ORDER BY n.ordinality;
 
 -- name: MessageListByCall :many
--- Index: messages_session_id_call_id_sequence_idx, session_branches_pkey, session_counters_pkey. Ascending; those that
--- a fork has of others come first.
+-- Index: messages_session_id_call_id_sequence_idx, session_branches_pkey, session_counters_pkey. Ascending; a fork's
+-- inherited ones come first.
 SELECT * FROM messages
 WHERE messages.session_id = @session_id AND messages.call_id = @call_id::text
     AND NOT EXISTS (
@@ -168,8 +168,7 @@ WHERE messages.session_id = @session_id AND sequence < CASE
 ORDER BY sequence DESC LIMIT @max_rows;
 
 -- name: MessageListOwn :many
--- Index: messages_pkey, forwards, session_counters_pkey. Messages of all branches, without those that a fork has of
--- others.
+-- Index: messages_pkey, forwards, session_counters_pkey. Messages of all branches, without a fork's inherited ones.
 SELECT * FROM messages
 WHERE messages.session_id = @session_id AND sequence >= @from_sequence
     AND EXISTS (SELECT FROM session_counters WHERE session_counters.session_id = @session_id)

@@ -1,8 +1,8 @@
 -- name: PlanDelete :one
 -- Index: plans_root_id_id_key, plan_projects_pkey. Deletes the plan with what is below it, whose root is locked: see
 -- PlanCancel. The cascade deletes their histories and links. It deletes nothing if one of them is queued or processing,
--- or with idle_since complete, or held (HoldGate must be locked), and says which. Whether the plan has the version, and
--- the age, its caller wants is up to the caller, who rolls back.
+-- or with idle_since complete, or held (HoldGate must be locked), and says which. The caller checks that the plan has
+-- the version, and the age, that it wants, and otherwise rolls back.
 WITH locked AS MATERIALIZED (
     SELECT p.id, p.state, p.projects, p.namespace, p.session_id, p.version, p.updated_at FROM plans p
     WHERE p.root_id = @root_id AND p.id = ANY (plan_tree(@root_id::uuid, @id::uuid)) FOR UPDATE OF p
@@ -36,9 +36,9 @@ SELECT (SELECT h.id FROM held h)::uuid AS held, (SELECT b.id FROM busy b)::uuid 
 -- name: PlanDeleteKept :one
 -- Index: plan_ends_delete_at_idx, plan_ends_pkey, plans_pkey, plans_root_id_id_key, plan_projects_pkey,
 -- session_holds_pkey. Deletes up to max_rows plans, with the deepest ones first, of trees that have been kept long
--- enough, and puts off those in which a plan has work (rules.IsOpen) or is held. It waits for nobody, and deletes
+-- enough, and puts off those in which a plan has work (rules.IsOpen) or is held. It skips locked rows, and deletes
 -- nothing if a hold was made since its snapshot, or is being made: gate then has another time than seen, or none. A
--- plan that somebody else adds or moves meanwhile is a foreign key that is violated, or a row that stays.
+-- plan that is added or moved meanwhile is a foreign key that is violated, or a row that stays.
 WITH seen AS MATERIALIZED (
     SELECT h.created_at FROM session_holds h
     WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0000-000000000000'
@@ -93,10 +93,10 @@ SELECT count(*)::bigint AS deleted FROM deleted;
 
 -- name: PlanExpire :one
 -- Index: plan_queue_deadline_idx, plan_claims_lease_namespace_check_at_idx, plan_claims_pkey, plans_pkey, leases_pkey.
--- Ends up to max_rows of what is over: plans that were queued until their deadline are errored, and those whose claims
--- expired a while ago, so that nobody has taken them over, are queued again, or errored after their last attempt. A
--- claim whose lease was released is due at once: one that was made in the grace period is left to those who claim. It
--- waits for nobody: see PlanClaimLock. It looks at more than it ends, since the first ones may be locked.
+-- Ends up to max_rows of what is over: plans that were queued until their deadline are errored, and plans whose claims
+-- expired a while ago, without being taken over, are queued again, or errored after their last attempt. A claim whose
+-- lease was released is due at once: one that was made in the grace period is left to claims. It skips locked rows:
+-- see PlanClaimLock. It looks at more than it ends, since the first ones may be locked.
 WITH overdue AS MATERIALIZED (
     SELECT p.id, p.attempt, 'queued' AS state, 'was queued until its deadline' AS reason, false AS again
     FROM (SELECT q.plan_id FROM plan_queue q WHERE q.deadline <= statement_timestamp()

@@ -12,7 +12,7 @@ SELECT count(*) FROM stored;
 
 -- name: PlanLimitList :many
 -- Index: plan_limits_pkey, plan_claims_namespace_check_at_idx. The limits behind a place, with the number of plans that
--- are claimed; in a view those of its namespace.
+-- are claimed; in a view its namespace's.
 SELECT l.namespace, l.action_name, l.at_once, (
     SELECT count(*) FROM plan_claims c WHERE c.namespace = l.namespace
         AND (l.action_name = '' OR c.action_name = l.action_name)
@@ -26,8 +26,8 @@ FROM (
 ORDER BY l.namespace, l.action_name;
 
 -- name: PlanLimitLock :many
--- Index: plan_limits_pkey. Comes before PlanLimitRoom, in the same transaction, so that it sees what those who had the
--- locks before have claimed. It waits for nobody: nothing is claimed where a lock is missing. Nor is there above read
+-- Index: plan_limits_pkey. Comes before PlanLimitRoom, in the same transaction, so that it sees what earlier holders
+-- of the locks have claimed. It skips locked rows: nothing is claimed where a lock is missing. Nor is there above read
 -- committed, where PlanLimitRoom would not see that.
 SELECT l.namespace, l.action_name FROM unnest((SELECT @namespaces::text[])) AS n (namespace)
 CROSS JOIN LATERAL (

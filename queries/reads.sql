@@ -16,8 +16,8 @@ JOIN sessions s ON s.id = a.id
 JOIN session_counters c ON c.session_id = s.id;
 
 -- name: SessionReadRanges :many
--- Index: messages_pkey, session_branches_pkey. The first messages of each range, or backwards the last ones, whose
--- place is that of the range, with the size of what is asked for; of sessions that have branches, or are forks, only if
+-- Index: messages_pkey, session_branches_pkey. The first messages of each range, or backwards the last ones, with the
+-- place of the range, and the size of what is asked for; of sessions that have branches, or are forks, only if
 -- branched. A row has no metadata, content and payload if with it there are more bytes than its range's share: the
 -- caller decides what there is room for. No size is found out by reading a value that is stored out of line. One of
 -- first_messages and last_messages is 0.
@@ -46,7 +46,7 @@ WHERE (SELECT @branched::boolean) OR (SELECT true FROM session_branches b WHERE 
 
 -- name: SessionReadPath :many
 -- Index: session_branches_pkey, session_counters_pkey. The ranges of messages that from_sequence and since select of
--- transcripts, or of all branches; most, if the last messages are read of transcripts, bounds those of each.
+-- transcripts, or of all branches; most, if the last messages are read of transcripts, bounds the messages of each.
 SELECT a.place::bigint AS place, r.owner::uuid AS owner, r.high::bigint AS high,
     (CASE WHEN sqlc.narg(since)::timestamptz IS NULL THEN r.low
         ELSE session_since(r.owner, r.low, r.high, sqlc.narg(since)::timestamptz) END)::bigint AS low

@@ -1,6 +1,6 @@
 -- name: RedactFind :many
--- Index: session_branches_pkey, messages_pkey, session_branches_parent_id_idx, sessions_pkey, session_ids_pkey. Those
--- of a session's messages that have the sequences, each with the session whose it is: of another one it has its path.
+-- Index: session_branches_pkey, messages_pkey, session_branches_parent_id_idx, sessions_pkey, session_ids_pkey. The
+-- messages of a session that have the sequences, each with the session whose it is: of another one it has its path.
 -- held: a hold keeps that session or a fork of it. elsewhere: that session is, or was, not of the view.
 WITH RECURSIVE path AS MATERIALIZED (
     SELECT @id::uuid AS owner, 0::bigint AS low, 9223372036854775807 AS high
@@ -30,7 +30,7 @@ FROM found f JOIN judged j ON j.owner = f.owner;
 
 -- name: RedactMessages :many
 -- Index: messages_pkey or messages_session_id_id_key, session_turns_pkey. Redacts messages of a session, which may be
--- deleted, returns those that were not yet, and takes the digests of their turns: rules.RedactedDigest.
+-- deleted, returns the newly redacted ones, and takes the digests of their turns: rules.RedactedDigest.
 WITH redacted AS (
     UPDATE messages m SET content = 'erased', kind = 'redacted', metadata = '{}', payload = NULL, tokens = NULL,
         counter = NULL
@@ -44,8 +44,8 @@ WITH redacted AS (
 SELECT r.sequence FROM redacted r;
 
 -- name: RedactStreams :many
--- Index: streams_session_id_status_id_idx. Lets the streams of sessions expire for ever, and returns their ids. Whoever
--- adds a part has the lock of the row, so the next statement sees all parts.
+-- Index: streams_session_id_status_id_idx. Lets the streams of sessions expire for ever, and returns their ids. A
+-- writer of a part has the lock of the row, so the next statement sees all parts.
 UPDATE streams s SET expires_at = 'epoch', status = CASE WHEN s.status = 'open' THEN 'lapsed' ELSE s.status END
 WHERE s.session_id = ANY (@session_ids::uuid[]) RETURNING s.id;
 

@@ -1,10 +1,10 @@
--- What packages retention and erase need besides the contract. Who removes or replaces what a hold may keep locks
--- HoldGate in a statement before.
+-- What packages retention and erase need besides the contract. A transaction that removes or replaces what a hold
+-- may keep locks HoldGate in a statement before.
 
 -- name: TurnRemoveOld :one
 -- Index: session_turns_created_at_idx, session_turns_pkey. Removes up to max_rows records of turns, of which there are
--- found, up to the time that is reached. It waits for nobody. Those of that time that are held are found again, and
--- counted then.
+-- found, up to the time that is reached. It skips locked rows. Held ones of that time are found again, and counted
+-- then.
 WITH page AS MATERIALIZED (
     SELECT t.session_id, t.id, t.created_at FROM session_turns t
     WHERE t.created_at >= @not_before AND t.created_at < @before
@@ -30,9 +30,9 @@ FROM (SELECT session_held(NULL, t.session_id) AS held FROM session_turns t WHERE
 -- name: SessionCountIdle :one
 -- Index: session_holds_pkey, session_activity_namespace_active_at_idx, sessions_pkey. Counts the sessions of namespaces
 -- that nothing was appended to since the minute of a time, and for how long it is over for the first one. Of the first
--- 10,001 it leaves out those that a hold keeps, or that are in use, and does not look for others in their place: what
--- it reads is bounded. The constant tells the planner. session_held, of which the conditions are, would take more than
--- twice as long.
+-- 10,001 it leaves out sessions that a hold keeps, or that are in use, and does not look for others in their place:
+-- what it reads is bounded. The constant tells the planner. session_held, of which the conditions are, would take more
+-- than twice as long.
 SELECT count(*) AS sessions, coalesce(extract(epoch FROM max(i.since - i.active_at)), 0)::float8 AS seconds
 FROM (
     SELECT a.session_id, a.active_at, n.namespace, n.since
@@ -61,13 +61,13 @@ SELECT s.id, session_held(s.namespace, s.id)::boolean AS held, (session_in_use(s
     coalesce((SELECT b.base FROM session_branches b WHERE b.session_id = s.id LIMIT 1), 0)::bigint AS inherited
 FROM sessions s WHERE s.id = ANY (@ids::uuid[]);
 
--- Names stand for somebody in namespaces; none given: in all. What has no namespace is in the default one.
+-- Names stand for a person in namespaces; none given: in all. What has no namespace is in the default one.
 
 -- name: PlanForget :one
 -- Index: plan_history_actor_plan_id_idx, plans_pkey, plan_history_pkey, plan_projects_pkey, plan_claims_pkey. Replaces
--- what somebody did and said in the history of plans, behind one; the texts of plans that they made, unless these have
--- work (rules.IsOpen); and those that say why a plan failed or was cancelled, if that is by them. What a sweep writes
--- beside it names nobody.
+-- what a person did and said in the history of plans, behind one; the texts of plans that the person made, unless
+-- these have work (rules.IsOpen); and the person's texts that say why a plan failed or was cancelled. What a sweep
+-- writes beside it has no names.
 WITH found AS MATERIALIZED (
     SELECT DISTINCT f.plan_id FROM (
         SELECT h.plan_id FROM plan_history h WHERE h.actor = @name::text AND h.plan_id > @after_id
@@ -133,7 +133,7 @@ SELECT (SELECT f.plan_id FROM found f ORDER BY f.plan_id DESC LIMIT 1)::uuid AS 
 FROM judged j;
 
 -- name: ActionForget :execrows
--- Index: none: there are few actions. Those who know the definition learn of the change by its version.
+-- Index: none: there are few actions. Processes that know the definition learn of the change by its version.
 UPDATE actions a
 SET created_by = nullif(a.created_by, @name::text), strategy_actor = nullif(a.strategy_actor, @name),
 execution_actor = nullif(a.execution_actor, @name),
@@ -145,15 +145,15 @@ WHERE @name IN (a.created_by, a.strategy_actor, a.execution_actor, a.review_acto
     AND (cardinality(@namespaces::text[]) = 0 OR a.namespace = ANY (@namespaces::text[]));
 
 -- name: StreamForget :execrows
--- Index: streams_owner_idx. Lets the streams that somebody opened expire for ever.
+-- Index: streams_owner_idx. Lets the streams that a person opened expire for ever.
 UPDATE streams s SET expires_at = 'epoch', status = CASE s.status WHEN 'open' THEN 'lapsed' ELSE s.status END
 WHERE s.owner = @owner AND s.expires_at > 'epoch' AND (cardinality(@namespaces::text[]) = 0
     OR s.namespace = ANY (@namespaces::text[]));
 
 -- name: LeaseForget :one
--- Index: leases_pkey. Removes the rows of leases with a name, and of its slots, that nobody holds, whatever their
--- namespace and kind, and counts those that stay. The next fence is larger: so a row stays whose fence the clock, which
--- has stepped back, has not reached.
+-- Index: leases_pkey. Removes the rows of free leases with a name, and of its slots, whatever their namespace and kind,
+-- and counts the rows that stay. The next fence is larger: so a row stays whose fence the clock, which has stepped
+-- back, has not reached.
 WITH RECURSIVE places AS (
     (SELECT l.namespace, l.kind FROM leases l ORDER BY l.namespace, l.kind LIMIT 1)
     UNION ALL
@@ -209,7 +209,7 @@ SELECT count(*) AS erased, coalesce(max(e.sequence), -1)::bigint AS reached,
 
 -- name: ForkHeld :one
 -- Index: sessions_namespace_owner_created_at_idx, session_branches_parent_id_idx, session_branches_importer_idx. A
--- session that a hold keeps, and which has messages of somebody's sessions, or that came with their imports. OFFSET 0
+-- session that a hold keeps, and which has messages of a person's sessions, or that came with their imports. OFFSET 0
 -- has each looked up by the index.
 WITH RECURSIVE forks AS (
     SELECT b.session_id FROM sessions s, LATERAL (
@@ -262,8 +262,8 @@ SELECT (SELECT count(*) FROM erased)::bigint AS erased, count(*) FILTER (WHERE m
 
 -- name: RemovalLeft :one
 -- Index: session_remains_pkey, streams_expires_at_idx, stream_parts_pkey, streams_namespace_key_began_key. Whether
--- SessionRemove, StreamPartRemove or StreamRemove would find anything if nobody else was at it: what others have locked
--- is still there.
+-- SessionRemove, StreamPartRemove or StreamRemove would find anything if all was unlocked: what others have locked is
+-- still there.
 SELECT (coalesce((SELECT true FROM session_remains r ORDER BY r.session_id LIMIT 1), false)
     OR EXISTS (SELECT FROM streams s
         WHERE s.expires_at = 'epoch' AND (EXISTS (SELECT FROM stream_parts p WHERE p.stream_id = s.id)
@@ -274,8 +274,8 @@ SELECT (coalesce((SELECT true FROM session_remains r ORDER BY r.session_id LIMIT
     ))::boolean;
 
 -- name: AuditQuarantineForget :execrows
--- Index: none: there should be no entries in quarantine. Those that quote a name, and one of the
--- members with their namespace.
+-- Index: none: there should be no entries in quarantine. Deletes entries that quote a name, and
+-- one of the members with their namespace.
 DELETE FROM audit_quarantine q
 WHERE position(@quoted::bytea IN q.document) > 0
     AND (cardinality(@members::bytea[]) = 0 OR EXISTS (SELECT FROM unnest(@members::bytea[]) AS n (member)
@@ -284,7 +284,7 @@ WHERE position(@quoted::bytea IN q.document) > 0
 
 -- name: NamespacesOfAll :many
 -- Index: sessions_namespace_created_at_idx, state_scopes_namespace_name_key, leases_pkey. Each namespace is looked up
--- from the one before. The order of those of leases is that of their bytes.
+-- from the one before. Leases' namespaces are in the order of their bytes.
 WITH RECURSIVE own AS (
     SELECT ''::text AS namespace
     UNION ALL

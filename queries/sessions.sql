@@ -162,10 +162,10 @@ ORDER BY s.created_at DESC, s.id DESC LIMIT @max_rows;
 -- Index: session_activity_namespace_active_at_idx or session_activity_namespace_owner_active_at_idx, backwards, then
 -- session_counters_pkey, sessions_pkey, session_plans_pkey, plans_pkey. Last active first. Rewritten like SessionList.
 -- active_at is in the minute of the last activity, whose exact time has the counter row, and is not later. So a page
--- needs the sessions of whole minutes: what is left of the minute in which the page before ended (which begins at
+-- needs the sessions of whole minutes: the rest of the minute in which the page before ended (which begins at
 -- after_minute), and from there on (below_at, below_id) down to the beginning of the minute that completes the page
--- (edge). Up to 1,000 are before that minute. If more than 5,000 are in it, it is coarse: its order is that of
--- active_at, and stays that until the list has left it (after_coarse; below is then the place itself).
+-- (edge). Up to 1,000 are before that minute. If more than 5,000 are in it, it is coarse: its order is by active_at,
+-- and stays so until the list has left it (after_coarse; below is then the place itself).
 --
 -- 1001 is more than any max_rows. For an unknown limit the planner expects a tenth of the table, and would plan each
 -- page anew, which takes as long as reading it, or choose a parallel plan; a SELECT around an argument hides its value.
@@ -258,7 +258,7 @@ SELECT f.namespace::text FROM found f LIMIT @max_rows;
 -- name: SessionUpdate :one
 -- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey. Changes only what is set, and returns
 -- the whole session. If the session does not have the version that is given, it changes nothing and current is false;
--- if the new budget is below the cost, it changes nothing and fits is false. updated_at is that of appends. If
+-- if the new budget is below the cost, it changes nothing and fits is false. updated_at is the appends'. If
 -- fenced_only is set, the counter row must be locked. The UPDATE finds the row as it was when the statement began.
 -- PostgreSQL checks the constraints on a row made from that version before it notices that a newer one is locked. So
 -- both columns of a constraint are set from the locked row.
@@ -304,7 +304,7 @@ WHERE h.namespace = '' AND h.owner = '' AND h.session_id = '00000000-0000-0000-0
 
 -- name: HoldChange :exec
 -- Index: session_holds_pkey. Waits for the deletions under way, and keeps others waiting until the hold is committed.
--- Who finds the same time before and after it has locked the row has seen all holds.
+-- A transaction that finds the same time before and after it has locked the row has seen all holds.
 UPDATE session_holds
 SET created_at = greatest((created_at AT TIME ZONE 'UTC' + interval '1 microsecond') AT TIME ZONE 'UTC',
     statement_timestamp())
@@ -328,7 +328,7 @@ DELETE FROM session_holds WHERE namespace = @namespace AND owner = @owner AND se
 
 -- name: HoldList :many
 -- Index: session_holds_pkey, sessions_pkey. In its order, behind a place; the first place is what deletions lock. In a
--- view those of its namespace, and of the sessions in it.
+-- view the holds of its namespace, and of the sessions in it.
 SELECT h.namespace, h.owner, h.session_id, h.reason, h.created_at FROM session_holds h
 WHERE (h.namespace, h.owner, h.session_id) > (@after_namespace::text, @after_owner::text, @after_session_id::uuid)
     AND (sqlc.narg(view)::text IS NULL
@@ -344,8 +344,8 @@ JOIN sessions s ON s.id = c.session_id
 WHERE c.session_id = @id FOR UPDATE;
 
 -- name: SessionLockFree :many
--- Index: session_counters_pkey, sessions_pkey. The same of several sessions. It waits for nobody, and says which it has
--- locked.
+-- Index: session_counters_pkey, sessions_pkey. The same of several sessions. It skips locked ones, and says which it
+-- has locked.
 WITH locked AS MATERIALIZED (
     SELECT c.session_id FROM session_counters c JOIN sessions s ON s.id = c.session_id
     WHERE c.session_id = ANY (@ids::uuid[]) FOR UPDATE SKIP LOCKED
@@ -356,12 +356,12 @@ FROM session_counters c WHERE c.session_id = ANY (@ids::uuid[]);
 -- name: SessionDelete :one
 -- Index: sessions_pkey, session_counters_pkey, session_plans_pkey, plans_pkey, state_scopes_session_id_idx,
 -- state_values_pkey, session_holds_pkey, streams_session_id_status_id_idx, session_branches_pkey,
--- session_branches_parent_id_idx. The cascade uses the keys of the session's state, and a trigger those of messages,
--- session_usages and session_turns. The session and its state must be locked, so that the counts are those of the rows
--- that are deleted. messages is the number of its own messages, since sequences have no gaps; forked says that forks of
--- it may keep some of them. The id is noted, so that it is not given again. Nothing is done if the session is held
--- (HoldGate must be locked), has another version than if_version, another next sequence than if_messages, or was
--- appended to at idle_since or later, or is in use.
+-- session_branches_parent_id_idx. The cascade uses the keys of the session's state, and a trigger the keys of messages,
+-- session_usages and session_turns. The session and its state must be locked, so that the counts are of the deleted
+-- rows. messages is the number of its own messages, since sequences have no gaps; forked says that forks of it may keep
+-- some of them. The id is noted, so that it is not given again. Nothing is done if the session is held (HoldGate must
+-- be locked), has another version than if_version, another next sequence than if_messages, or was appended to at
+-- idle_since or later, or is in use.
 WITH counted AS (
     SELECT c.session_id, c.next_sequence, ARRAY(SELECT l.plan_id::text || '/' || p.phase || '/' || p.state || '/'
         || p.namespace FROM session_plans l JOIN plans p ON p.id = l.plan_id
@@ -404,7 +404,7 @@ FROM counted n;
 SELECT coalesce((SELECT true FROM session_remains r ORDER BY r.session_id LIMIT 1), false)::boolean;
 
 -- name: SessionRemove :one
--- Index: session_remains_pkey. Removes up to max_rows of what is left of one session, that nobody else is at: see the
+-- Index: session_remains_pkey. Removes up to max_rows of the remains of one session, whose row is unlocked: see the
 -- trigger.
 UPDATE session_remains r SET batch = @max_rows::bigint
 WHERE r.session_id = (SELECT n.session_id FROM session_remains n ORDER BY n.session_id LIMIT 1 FOR UPDATE SKIP LOCKED)

@@ -1,9 +1,9 @@
 -- name: StateLockOwn :exec
 -- Index: sessions_pkey, state_scopes_pkey. Locks the own scopes of sessions for a change, in the order of their ids,
--- and creates those that do not exist, at version 0, at which a scope is as none. WHERE false: rows that exist are
--- locked, not updated. A session that does not exist gets none. It is a statement of its own: the snapshot of the next
--- one then has what was committed during the wait. The subqueries hide the arrays from the planner, which would
--- otherwise make a plan for each call.
+-- and creates missing ones, at version 0, at which a scope is as none. WHERE false: rows that exist are locked, not
+-- updated. A session that does not exist gets none. It is a statement of its own: the snapshot of the next one then
+-- has what was committed during the wait. The subqueries hide the arrays from the planner, which would otherwise make
+-- a plan for each call.
 WITH there AS (
     SELECT s.id FROM unnest((SELECT @session_ids::uuid[])) AS w (id),
     LATERAL (SELECT sessions.id FROM sessions WHERE sessions.id = w.id LIMIT 1) AS s
@@ -14,7 +14,7 @@ ON CONFLICT (id) DO UPDATE SET version = state_scopes.version WHERE false;
 
 -- name: StateLockShared :exec
 -- Index: state_scopes_namespace_name_key. Like StateLockOwn, for shared scopes, in the order of their namespaces and
--- names. ids are those of scopes that do not exist.
+-- names. ids are for scopes that do not exist.
 INSERT INTO state_scopes (id, namespace, name, version)
 SELECT w.id, w.namespace, w.name, 0
 FROM ROWS FROM (

@@ -13,7 +13,7 @@ ORDER BY s.began DESC LIMIT 1;
 
 -- name: StreamList :many
 -- Index: streams_session_id_status_id_idx, backwards, stream_parts_pkey, backwards. Returns the streams of a session
--- that have not expired, before a place in the order of status and id, whoever opened them: a view asks for its own
+-- that have not expired, before a place in the order of status and id, of any owner: a view asks for its own
 -- sessions.
 SELECT s.id, s.key, s.session_id, s.owner, s.fence, s.status, s.reason,
 (extract(epoch FROM s.ttl) * 1000000)::bigint AS ttl_micros, s.opened_at, s.expires_at,
@@ -26,8 +26,8 @@ WHERE s.session_id = @session_id AND (s.status, s.id) < (@before_status::text, @
 ORDER BY s.status DESC, s.id DESC LIMIT @max_rows;
 
 -- name: StreamListChanged :many
--- Index: streams_session_id_status_id_idx. Returns the places, from 1, of the sessions whose open streams are not those
--- that are known: their fences have another sum. It is the poll of those who wait for streams.
+-- Index: streams_session_id_status_id_idx. Returns the places, from 1, of the sessions whose open streams differ from
+-- the known ones: their fences have another sum. It is the poll of callers that wait for streams.
 SELECT n.place::bigint AS place
 FROM ROWS FROM (
     unnest((SELECT @session_ids::uuid[])), unnest((SELECT @known::bigint[]))
@@ -60,8 +60,8 @@ WHERE s.namespace = @namespace AND s.key = @key AND s.status = 'open' AND s.expi
 -- Index: streams_namespace_key_began_key, backwards, streams_open_key, session_counters_pkey. Begins a stream, or goes
 -- on with the one that is open. It returns no row if that has just expired. The fence of a call of Open that is sent
 -- twice, after an answer was lost, is taken once. At a higher isolation level the newest stream may be another one by
--- now: the next fence is also after that of the row that is locked. It returns no row, either, if there is no such
--- session, or the stream that is open is of another one.
+-- now: the next fence is also after the locked row's. It returns no row, either, if there is no such session, or the
+-- stream that is open is of another one.
 WITH newest AS (
     SELECT s.fence FROM streams s
     WHERE s.namespace = @namespace AND s.key = @key
@@ -125,8 +125,8 @@ DELETE FROM stream_parts p WHERE p.stream_id = @stream_id AND p.sequence = @sequ
 SELECT FROM streams s WHERE s.id = @id FOR NO KEY UPDATE;
 
 -- name: StreamLockFree :many
--- Index: streams_pkey. Locks the rows of streams that nobody else has locked, and returns which. A SELECT around an
--- argument, and LATERAL, are explained at TurnLockCounters.
+-- Index: streams_pkey. Locks the rows of unlocked streams, and returns which. A SELECT around an argument, and
+-- LATERAL, are explained at TurnLockCounters.
 SELECT s.id FROM unnest((SELECT @stream_ids::uuid[])) AS n (stream_id), LATERAL (
     SELECT streams.id FROM streams WHERE streams.id = n.stream_id FOR NO KEY UPDATE SKIP LOCKED
 ) AS s;
@@ -230,8 +230,8 @@ WHERE f.sequence IS NULL OR f.total - f.size < @max_bytes::bigint
 ORDER BY f.place, f.sequence;
 
 -- name: StreamListMoved :many
--- Index: streams_pkey, stream_parts_pkey, backwards. SessionListMoved for streams: returns those whose next sequence is
--- not the given one, with the actual one, and those that have ended, expired or are missing, with -1.
+-- Index: streams_pkey, stream_parts_pkey, backwards. SessionListMoved for streams: returns the streams whose next
+-- sequence is not the given one, with the actual one, and streams that have ended, expired or are missing, with -1.
 SELECT n.id::uuid AS id, (CASE WHEN s.lives THEN s.next_sequence ELSE -1 END)::bigint AS next_sequence
 FROM ROWS FROM (unnest((SELECT @ids::uuid[])), unnest((SELECT @next_sequences::bigint[]))) AS n (id, next_sequence)
 LEFT JOIN LATERAL (
@@ -251,7 +251,7 @@ RETURNING s.id;
 
 -- name: StreamExpire :execrows
 -- Index: streams_expires_at_idx, streams_pkey. Lets streams that have expired be so for ever, also by a clock that
--- steps back: only these are removed. Who has added a part had the lock of the row before, so the statements after this
+-- steps back: only these are removed. A writer of a part had the lock of the row before, so the statements after this
 -- one see all parts that there will be. It leaves out streams that are locked by others. The array stands for few rows
 -- to the planner, which expects an unknown LIMIT to be a tenth of all.
 WITH expired AS (

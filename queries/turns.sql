@@ -15,12 +15,12 @@ SELECT FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
 ) AS c;
 
 -- name: TurnLockCounters :many
--- Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and skips those that others
--- have locked. The answer has a row for each session that exists. locked says that its row was skipped. lock_timeout is
--- the setting of that name, in milliseconds. other_level says that transactions are not read committed by default.
--- updated_at is what an append sets.
+-- Index: session_counters_pkey. Locks the counter rows of sessions, in the order given, and skips locked ones. The
+-- answer has a row for each session that exists. locked says that its row was skipped. lock_timeout is the setting of
+-- that name, in milliseconds. other_level says that transactions are not read committed by default. updated_at is what
+-- an append sets.
 --
--- hints are where the rows may be (null: nobody knows), and hint is where one is: see MessageAppendOne.
+-- hints are where the rows may be (null: unknown), and hint is where one is: see MessageAppendOne.
 --
 -- What a turn depends on is read by statements of the same transaction that come after the locks, so that they see what
 -- was committed before.
@@ -62,8 +62,7 @@ SELECT FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
 ) AS s;
 
 -- name: TurnLockUsages :many
--- Index: sessions_pkey. Locks the rows that have the usage of sessions, in the order given, and skips those that others
--- have locked.
+-- Index: sessions_pkey. Locks the rows that have the usage of sessions, in the order given, and skips locked ones.
 SELECT n.session_id::uuid AS session_id, s.input_tokens, s.output_tokens, s.cost_nanos, s.budget_nanos
 FROM unnest((SELECT @session_ids::uuid[])) AS n (session_id), LATERAL (
     SELECT sessions.input_tokens, sessions.output_tokens, sessions.cost_nanos, sessions.budget_nanos FROM sessions
@@ -125,7 +124,7 @@ FROM ROWS FROM (
 ) AS c;
 
 -- name: TurnFind :many
--- Index: session_turns_pkey. Returns those of the turns that are stored.
+-- Index: session_turns_pkey. Returns the turns that are stored.
 SELECT t.session_id, t.id, t.digest, t.first_sequence, t.message_count, t.plan_id
 FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::text[]))) AS n (session_id, id), LATERAL (
     SELECT session_turns.session_id, session_turns.id, session_turns.digest, session_turns.first_sequence,
@@ -136,8 +135,8 @@ FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::text
 
 -- name: TurnFindPlaces :many
 -- Index: messages_pkey, session_branches_pkey. For turns that follow a message: whether the message with this sequence
--- is in the session, on any of its branches, or, if a fork has it of others, among those that it has; and whether the
--- session has a row of session_branches. LIMIT is explained at TurnLockCounters.
+-- is in the session, on any of its branches, or among a fork's inherited ones; and whether the session has a row of
+-- session_branches. LIMIT is explained at TurnLockCounters.
 SELECT n.session_id::uuid AS session_id, n.sequence::bigint AS sequence,
     coalesce((SELECT true FROM messages m WHERE m.session_id = n.session_id AND m.sequence = n.sequence LIMIT 1), (
         SELECT true FROM session_branches b, session_path(b.session_id, b.base - 1, n.sequence, NULL, NULL) AS p (owner,
@@ -151,14 +150,14 @@ FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @sequences
     sequence);
 
 -- name: TurnFindMessages :many
--- Index: messages_session_id_id_key. Returns those of the messages that are stored.
+-- Index: messages_session_id_id_key. Returns the messages that are stored.
 SELECT n.session_id::uuid AS session_id, n.id::uuid AS id
 FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::uuid[]))) AS n (session_id, id), LATERAL (
     SELECT FROM messages m WHERE m.session_id = n.session_id AND m.id = n.id LIMIT 1
 ) AS stored;
 
 -- name: TurnFindUsages :many
--- Index: session_usages_pkey. Returns those of the usages that are stored.
+-- Index: session_usages_pkey. Returns the usages that are stored.
 SELECT u.session_id, u.id, u.input_tokens, u.output_tokens, u.cost_nanos
 FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::uuid[]))) AS n (session_id, id), LATERAL (
     SELECT session_usages.session_id, session_usages.id, session_usages.input_tokens, session_usages.output_tokens,
@@ -167,9 +166,9 @@ FROM ROWS FROM (unnest((SELECT @session_ids::uuid[])), unnest((SELECT @ids::uuid
 ) AS u;
 
 -- name: TurnFindValues :many
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. Returns those of the keys
--- that exist, with their places. scopes are the places of the keys' scopes, of which each is looked up once. hints are
--- where the rows may be, and scope_hints those of the scopes: see TurnLockScopes.
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key, state_values_pkey. Returns the keys that exist,
+-- with their places. scopes are the places of the keys' scopes, of which each is looked up once. hints are where the
+-- rows may be, and scope_hints where the scopes' may be: see TurnLockScopes.
 WITH found AS MATERIALIZED (
     SELECT n.place, s.id
     FROM ROWS FROM (
@@ -298,8 +297,8 @@ FROM ROWS FROM (
 WHERE s.id = n.session_id;
 
 -- name: TurnScopeVersions :many
--- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Returns the versions of those of the scopes that
--- exist, with their places in the arrays.
+-- Index: state_scopes_session_id_idx, state_scopes_namespace_name_key. Returns the versions of the scopes that exist,
+-- with their places in the arrays.
 SELECT n.place::bigint AS place, s.version
 FROM ROWS FROM (
     unnest((SELECT @session_ids::uuid[])), unnest((SELECT @namespaces::text[])), unnest((SELECT @names::text[]))
@@ -316,7 +315,7 @@ SELECT FROM unnest((SELECT @names::text[])) AS n (name),
 LATERAL (SELECT FROM actions WHERE actions.name = n.name FOR SHARE) AS a;
 
 -- name: TurnFindActions :many
--- Index: actions_pkey. Locks actions that turns use, and returns those that it gets, with their versions.
+-- Index: actions_pkey. Locks actions that turns use, and returns the ones that it gets, with their versions.
 SELECT a.name, a.version
 FROM unnest((SELECT @names::text[])) AS n (name), LATERAL (
     SELECT actions.name, actions.version FROM actions WHERE actions.name = n.name FOR SHARE SKIP LOCKED
@@ -324,7 +323,7 @@ FROM unnest((SELECT @names::text[])) AS n (name), LATERAL (
 
 -- name: TurnLockStreams :many
 -- Index: none. Takes the advisory locks of the keys of streams, like StreamTurn, and returns the places, from 1, of
--- those that it gets.
+-- the ones that it gets.
 SELECT n.place::bigint AS place
 FROM ROWS FROM (unnest((SELECT @namespaces::text[])), unnest((SELECT @keys::text[]))) WITH ORDINALITY AS n (namespace,
     key, place)
@@ -411,8 +410,8 @@ FROM asked a
 RETURNING id, fence, opened_at, expires_at;
 
 -- name: TurnCheckWork :exec
--- Index: plans_pkey, streams_pkey or streams_open_key. Fails unless the plans were made, and the streams opened, by
--- those who have these ids.
+-- Index: plans_pkey, streams_pkey or streams_open_key. Fails unless the plans were made, and the streams opened,
+-- under these ids.
 SELECT rows_left_out('plans')
 WHERE (SELECT count(*) FROM unnest((SELECT @plan_ids::uuid[])) AS n (id),
     LATERAL (SELECT FROM plans WHERE plans.id = n.id LIMIT 1) AS p)

@@ -32,8 +32,8 @@ type ActionDefinition struct {
 	MaxAttempts       int             // of a plan's work: so many failures and expired claims together error it; zero: 1
 	// of a plan since it is due, from which on it is errored instead of claimed (Plan.Deadline); zero: none
 	MaxAge time.Duration
-	// Keep is how long a plan is kept that has ended (Plans.Sweep). Zero: for ever. One that is complete waits for its
-	// next phase.
+	// Keep is how long a plan is kept after its end (Plans.Sweep). Zero: for ever. A complete plan waits for its next
+	// phase.
 	Keep       time.Duration
 	Tags       []string   // at most 100 distinct names, in order
 	Arguments  []Argument // at most 100, in order
@@ -77,6 +77,6 @@ type NewAction struct {
 // ActionFilter selects the actions of a list.
 type ActionFilter struct {
 	Server, Namespace   string // an empty namespace means DefaultNamespace
-	Available, Archived bool   // only those that can be used, or the others; not both
+	Available, Archived bool   // only usable ones, or only the others; not both
 	Tag                 string // empty: any
 }

@@ -14,7 +14,7 @@ type AuditEntry struct {
 	RecordedAt time.Time `json:"recorded_at"` // by the database's clock; ignored when recording
 	// Type is the kind of the event, at most 63 of a-z, 0-9 and _, the first a letter: see package audit.
 	Type string `json:"type"`
-	// Namespace is that of what the event concerns. It and the following are optional, at most MaxNameBytes.
+	// Namespace is the namespace of what the event concerns. It and the following are optional, at most MaxNameBytes.
 	Namespace string `json:"namespace,omitempty"`
 	Actor     string `json:"actor,omitempty"` // the agent
 	User      string `json:"user,omitempty"`  // the person on whose behalf it acts
@@ -25,9 +25,9 @@ type AuditEntry struct {
 	Details   json.RawMessage `json:"details"` // an object of at most MaxMetadataBytes; nil: "{}"
 }
 
-// AuditFilter selects entries; the zero value those of everybody.
+// AuditFilter selects entries; the zero value selects all.
 type AuditFilter struct {
-	Namespace                    string // also that of sessions, plans and actions which an entry is about
+	Namespace                    string // also of sessions, plans and actions that an entry is about
 	Type, Actor, User, Project   string
 	PlanID, SessionID            ID
 	OccurredFrom, OccurredBefore time.Time // inclusive and exclusive

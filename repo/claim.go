@@ -6,10 +6,10 @@ import "time"
 type Claim struct {
 	// Owner will hold the leases (NewLease.Owner). It is also the actor in the history: at most MaxNameBytes.
 	Owner         string
-	Namespaces    []string // none: DefaultNamespace, whatever those of Actions are
+	Namespaces    []string // none: DefaultNamespace, also if Actions have others
 	AllNamespaces bool     // any; Namespaces must be empty
 	// Actions and Phases: none means any. Actions are named as for Use: of the view, or of DefaultNamespace (with
-	// AllNamespaces also of that of each plan), or "acme/answer". At most 1,000 pairs of a namespace and an action
+	// AllNamespaces also of each plan's namespace), or "acme/answer". At most 1,000 pairs of a namespace and an action
 	// are named.
 	Actions []string
 	Phases  []Phase

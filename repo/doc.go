@@ -4,8 +4,8 @@
 // The messages of a session are numbered 0, 1, 2, … with no gap and no duplicate, whatever the number of writers,
 // processes and crashes. This number alone defines the order.
 //
-// Every error matches one of this package's sentinels with [errors.Is], or is the context's own; those with details
-// are typed. None contains a message's content, a payload or a password.
+// Every error matches one of this package's sentinels with [errors.Is], or is the context's own; errors with
+// details are typed. None contains a message's content, a payload or a password.
 //
 // Every operation stops when its context ends. A write that was already sent may have been committed: see
 // [ErrUnknownOutcome].

@@ -162,7 +162,7 @@ func (e *SequenceConflictError) Is(target error) bool { return target == ErrConf
 // RefusedError reports that what is stored does not allow the call. It wraps the *pgconn.PgError of an owner's trigger.
 type RefusedError struct {
 	Kind   string // "action", "plan", "state", "stream", "session", "hold" or "database"
-	ID     ID     // the plan's, the stream's or the session's, or that of what is held; zero: a namespace or an owner is
+	ID     ID     // of the plan, stream, session or held thing; zero: a namespace or an owner is held
 	Name   string // the name or key
 	Scope  Scope  // of the value of state
 	Reason string // such as "is archived"
@@ -185,7 +185,7 @@ func (e *RefusedError) Is(target error) bool { return target == ErrConflict }
 // LimitExceededError reports that there would be more than Limit, or, of a value of state, less than AtLeast.
 type LimitExceededError struct {
 	Kind  string // "budget" of a session; "reversions", "depth" or "children" of a plan; "state"; or a part of a call
-	ID    ID     // the session's or the plan's; zero: the limit is that of a call or of a value
+	ID    ID     // the session's or the plan's; zero: the limit is for a call or a value
 	Name  string // the key of a value of state
 	Scope Scope  // of the value of state
 	Limit int64  // of a value of state its StateChange.AtMost or AtLeast

@@ -36,7 +36,7 @@ type HeldLease struct {
 // The life ends here 2 % earlier than in the database. What must not happen after the loss of a lease has to be
 // refused where it is written, by Lease.Fence, since a process may be stopped just before it writes.
 //
-// Errors: those of Leases.Acquire. In a transaction use Leases.Acquire.
+// Errors: as of Leases.Acquire. In a transaction use Leases.Acquire.
 func HoldLease(ctx context.Context, store Store, lease NewLease) (*HeldLease, error) {
 	return hold(ctx, store.Leases(), lease, clock)
 }
@@ -125,7 +125,7 @@ func (c heldContext) Err() error {
 	return c.Context.Err()
 }
 
-// left returns how much is left of the life. The caller holds mu, or nobody else has h.
+// left returns how much is left of the life. The caller holds mu, or is the only one that has h.
 func (h *HeldLease) left() time.Duration { return h.ttl - h.ttl/marginPart - h.now().since(h.sent) }
 
 // check ends the context if the life is over.
@@ -200,7 +200,7 @@ func (h *HeldLease) renew() bool {
 		switch {
 		case isLost:
 			h.end(lost)
-		case errors.Is(err, ErrClosed): // nobody will renew it
+		case errors.Is(err, ErrClosed): // it can be renewed no more
 			h.lose()
 		}
 		if !sleep(h.ctx, min(h.ttl/renewPausePart, maxRenewPause)) {

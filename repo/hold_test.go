@@ -66,7 +66,7 @@ var (
 	heldFor   = heldLease.TTL - heldLease.TTL/marginPart
 )
 
-// holding holds a lease in a bubble, whose time passes only while everybody waits.
+// holding holds a lease in a bubble, whose time passes only while all goroutines wait.
 func holding(t *testing.T, leases *fakeLeases, now func() moment, test func(t *testing.T, h *HeldLease)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 // is the same in logs, URLs, exports, psql and dumps.
 type ID uuid.UUID
 
-// NewID returns an ID larger than every one that this process made before.
+// NewID returns an ID larger than every earlier one of this process.
 func NewID() ID { return ID(uuid.Must(uuid.NewV7())) } // crypto/rand does not fail
 
 // ParseID parses the 36 characters of an ID's text form, in lower or upper case, or InvalidError.

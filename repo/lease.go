@@ -23,17 +23,17 @@ func PlanLease(id ID) LeaseKey { return LeaseKey{Kind: LeaseOfPlan, Name: id.Str
 // NewLease asks for a lease.
 type NewLease struct {
 	Key LeaseKey
-	// Owner is who holds the lease, of 1 to 1,024 bytes. All who give the same owner hold it together: it should name one
-	// worker in one run of its process, such as "worker-3/" + NewID().String().
+	// Owner names the holder, in 1 to 1,024 bytes. All callers with the same owner hold the lease together: it should
+	// name one worker in one run of its process, such as "worker-3/" + NewID().String().
 	Owner string
 	// TTL is how long the lease lasts if it is not renewed, from MinLeaseTTL to MaxLeaseTTL. Zero: 5 minutes.
 	TTL time.Duration
-	// Slots is how many owners may hold the lease at once, at most 1,000; everybody must give the same number. Above 1 the
-	// lease that is acquired is one of as many: its name is Key's with "#1", "#2", … behind it. Not for kinds whose names
-	// are ids. Zero: 1.
+	// Slots is how many owners may hold the lease at once, at most 1,000; all callers must give the same number. Above 1
+	// the acquired lease is one of as many: its name is Key's with "#1", "#2", … behind it. Not for kinds whose names are
+	// ids. Zero: 1.
 	Slots int
-	// Wait waits until the lease is free, also while the database cannot be reached. In a process, who came first gets it
-	// first.
+	// Wait waits until the lease is free, also while the database cannot be reached. In a process, callers get it in the
+	// order in which they came.
 	Wait bool
 }
 
@@ -41,17 +41,17 @@ type NewLease struct {
 type Lease struct {
 	Key   LeaseKey
 	Owner string
-	// Fence is larger than that of every earlier lease of this key (docs/leases.md has the one exception). Turn, Cause and
-	// Progress take it: the session or plan of the key refuses the write if a later one was given. Other systems should
-	// refuse smaller ones.
+	// Fence is larger than the fence of every earlier lease of this key (docs/leases.md has the one exception). Turn,
+	// Cause and Progress take it: the session or plan of the key refuses the write if a later one was given. Other systems
+	// should refuse smaller ones.
 	Fence                 int64
 	AcquiredAt, ExpiresAt time.Time // by the database's clock
-	// Expired: ExpiresAt had passed, by that clock, when the lease was read. Nobody holds it then.
+	// Expired: ExpiresAt had passed, by that clock, when the lease was read. It then has no holder.
 	Expired bool
 }
 
 // LeaseFilter selects leases, also of other owners. A zero field selects all.
 type LeaseFilter struct {
 	Kind, Name, Owner string
-	Held, Expired     bool // only those that somebody holds, or that have expired; not both
+	Held, Expired     bool // only held ones, or only expired ones; not both
 }

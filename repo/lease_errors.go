@@ -7,10 +7,10 @@ import (
 
 func (k LeaseKey) text() string { return fmt.Sprintf("lease %q %q", k.Kind, k.Name) }
 
-// LeaseConflictError reports that somebody else holds a lease.
+// LeaseConflictError reports a lease that another owner holds.
 type LeaseConflictError struct {
 	Key       LeaseKey
-	Holder    string // the owner who holds it, with Fence
+	Holder    string // the owner that holds it, with Fence
 	Fence     int64
 	ExpiresAt time.Time // by the database's clock, unless it is renewed
 }
@@ -30,7 +30,7 @@ type FencedError struct {
 func (e *FencedError) Error() string {
 	switch {
 	case e.Key.Kind == "stream":
-		return fmt.Sprintf("stream %q: opened again by somebody else (fence %d)", e.Key.Name, e.Fence)
+		return fmt.Sprintf("stream %q: opened again by another writer (fence %d)", e.Key.Name, e.Fence)
 	case e.Fence == 0:
 		return fmt.Sprintf("%s: a write needs a fence of it; the latest is %d", e.Key.text(), e.Latest)
 	}

@@ -13,13 +13,13 @@ import (
 // Errors of all methods: InvalidError; ErrUnknownOutcome: call again.
 type Leases interface {
 	// List returns one page of the leases that filter selects, ordered by the bytes of their kinds, then names. A lease
-	// that was released does not exist; one that has expired does, until somebody acquires or releases it.
+	// that was released does not exist; one that has expired exists until it is acquired or released.
 	List(ctx context.Context, filter LeaseFilter, page Page) (List[Lease], error)
 
-	// Acquire acquires a lease that nobody holds, with a new fence, for lease.TTL. If its owner holds it already, Acquire
-	// returns it with the same fence, and prolongs its life if it would end earlier. When it has returned, the session or
-	// plan that the key names accepts no write with an earlier fence. Errors: InvalidError, also for lease.Wait in InTx
-	// and Bind; LeaseConflictError if somebody else holds it, with the one that expires first of several slots.
+	// Acquire acquires a free lease, with a new fence, for lease.TTL. If its owner holds it already, Acquire returns it
+	// with the same fence, and prolongs its life if it would end earlier. When it has returned, the session or plan that
+	// the key names accepts no write with an earlier fence. Errors: InvalidError, also for lease.Wait in InTx and Bind;
+	// LeaseConflictError if another owner holds it, with the one that expires first of several slots.
 	Acquire(ctx context.Context, lease NewLease) (Lease, error)
 	// Renew makes the life of a lease, whose Key and Fence are used, at least ttl from now on; zero means 5 minutes.
 	// Errors: LeaseLostError if it has expired or was released.
@@ -28,8 +28,8 @@ type Leases interface {
 	// released, or its plan was taken out of processing. Errors: the context's; InvalidError, also in InTx and Bind;
 	// ErrClosed.
 	Await(ctx context.Context, lease Lease) error
-	// Release ends a lease, whose Key and Fence are used, for all who hold it. It may be repeated.
+	// Release ends a lease, whose Key and Fence are used, for all its holders. It may be repeated.
 	Release(ctx context.Context, lease Lease) error
-	// ReleaseAll ends all leases of an owner, also those that have expired, and returns their number.
+	// ReleaseAll ends all leases of an owner, also expired ones, and returns their number.
 	ReleaseAll(ctx context.Context, owner string) (released int64, err error)
 }

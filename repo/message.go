@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Role says who a message is from.
+// Role is the author of a message.
 type Role string
 
 // The roles.

@@ -17,9 +17,9 @@ type Plan struct {
 	SessionID ID
 	Key       string // the use's idempotency key; empty: none
 	Depth     int    // 0 for a top-level plan
-	// Attempt is that of the use, and one more after each expired claim and failure. MaxAttempts is the last one.
+	// Attempt is the use's, and one more after each expired claim and failure. MaxAttempts is the last one.
 	Attempt, MaxAttempts int
-	Priority             int       // that of the use
+	Priority             int       // the use's
 	NotBefore            time.Time // when a queued plan is due; zero: at once
 	// Deadline is when it is errored if still queued; Cause.Delay moves it; executing, applying, resuming or reverting
 	// takes it away.
@@ -27,9 +27,9 @@ type Plan struct {
 	Keep             time.Duration
 	Description      string
 	DefinitionOfDone string  // rendered when the plan was created
-	Phases           []Phase // those of the action when the plan was made; none: all three
+	Phases           []Phase // the action's when the plan was made; none: all three
 	Stage
-	// Arguments are in the order of the action. Invariants are the action's, then those of the use.
+	// Arguments are in the order of the action. Invariants are the action's, then the use's.
 	Projects   []ProjectLink
 	Arguments  []ArgumentValue
 	Invariants []PlanInvariant
@@ -80,7 +80,7 @@ const (
 type UseAction struct {
 	// Key is the use's idempotency key, at most MaxNameBytes, unique in the session, or without one in the namespace.
 	Key string
-	// Existing says which plan with this Key is returned: that of the same use (empty, ExistingSame) or any (ExistingAny).
+	// Existing says which plan with this Key is returned: of the same use (empty, ExistingSame) or any (ExistingAny).
 	Existing                Existing
 	Name                    string    // at most MaxNameBytes, and not allowed with ParentID
 	Namespace               string    // empty: the parent's, or without a parent the action's
@@ -97,11 +97,11 @@ type UseAction struct {
 	AutomationProfileSource string          // empty: SourcePlan
 	AutomationSnapshot      json.RawMessage // an object of at most MaxMetadataBytes; nil: "{}"
 	Actor                   string          // recorded in the history; optional
-	// of at most 512 bytes, and not read by the store; empty: that of observe.Tracer
+	// of at most 512 bytes, and not read by the store; empty: observe.Tracer's
 	Trace string
 }
 
-// Cause says who makes a transition, why, and on what condition.
+// Cause is the actor, the reason and the conditions of a transition.
 type Cause struct {
 	// Version is the version that the plan must have. Zero: any.
 	Version int64
@@ -112,7 +112,7 @@ type Cause struct {
 	// Delay is after what time a plan that is queued is due, at most 10 years. Zero: at once, or after the backoff.
 	Delay time.Duration
 	Final bool // for TransitionFail only: the plan is errored, also before its last attempt
-	// Fence is that of the plan's lease: FencedError if a later one was given. Zero: none.
+	// Fence is the fence of the plan's lease: FencedError if a later one was given. Zero: none.
 	Fence int64
 }
 

@@ -34,22 +34,22 @@ type Plans interface {
 	// session. A key ends with its session. A use without a Key makes a plan each time.
 	//
 	// Errors: InvalidError (for an argument "arguments.NAME"); NotFoundError of the action, parent or session;
-	// RefusedError; ExistsError if the key is that of a different plan; TransitionConflictError if the parent is not live;
+	// RefusedError; ExistsError if a different plan has the key; TransitionConflictError if the parent is not live;
 	// LimitExceededError above a depth of 10 or 1,000 children.
 	Use(ctx context.Context, action string, use UseAction) (Plan, error)
-	// Transition makes a transition that the lifecycle allows (except TransitionExpire) and returns the plan. Of several
-	// callers of the same one, one makes it (Moved). With cause.Version all others get an error; without, a plan that is
-	// already there, or past it (TransitionExecute, TransitionApply), is returned unchanged. TransitionCancel also cancels
-	// what is live below it; TransitionRevert of a cancelled child needs a live parent.
+	// Transition makes a transition that the lifecycle allows (except TransitionExpire) and returns the plan. If several
+	// callers race, one makes it (Moved). With cause.Version all others get an error; without, a plan that is already
+	// there, or past it (TransitionExecute, TransitionApply), is returned unchanged. TransitionCancel also cancels what is
+	// live below it; TransitionRevert of a cancelled child needs a live parent.
 	//
-	// Errors: FencedError; TransitionConflictError with the plan's actual stage and version, or those of its parent
+	// Errors: FencedError; TransitionConflictError with the actual stage and version of the plan, or of its parent
 	// (Child), which is not live; LimitExceededError above 3 reversions.
 	Transition(ctx context.Context, id ID, transition Transition, cause Cause) (Plan, error)
 	// Progress records the progress of the plan's work, and leaves its version. Errors: FencedError;
 	// TransitionConflictError if the plan is not processing.
 	Progress(ctx context.Context, id ID, progress Progress) (Plan, error)
-	// Delete deletes a plan with those below it, their histories and links. An entry of the audit trail for each says so.
-	// Errors: RefusedError if one of them is queued or processing, or held, or the plan was changed (IdleSince);
+	// Delete deletes a plan with the plans below it, their histories and links. An entry of the audit trail for each says
+	// so. Errors: RefusedError if one of them is queued or processing, or held, or the plan was changed (IdleSince);
 	// VersionConflictError.
 	Delete(ctx context.Context, id ID, conditions ...DeleteIf) error
 	// Link links a plan to a session, and Unlink removes the link. Both may be repeated.
@@ -71,10 +71,10 @@ type PlanReader interface {
 
 // PlanQueue hands out queued plans, within limits.
 type PlanQueue interface {
-	// Claim moves queued plans to processing, each for one caller, who has its lease with a new fence. In a namespace, the
-	// plans that are due come by priority, then in the order in which they were queued or due. Namespaces take turns. No
-	// more are claimed at once than the limits (SetLimit) allow. Claim leaves out plans that are locked, and those whose
-	// lease somebody holds. No plan is no error.
+	// Claim moves queued plans to processing, each for one caller, which gets its lease with a new fence. In a namespace,
+	// the plans that are due come by priority, then in the order in which they were queued or due. Namespaces take turns.
+	// No more are claimed at once than the limits (SetLimit) allow. Claim leaves out plans that are locked or whose lease
+	// is held. No plan is no error.
 	//
 	// A claim ends when a transition takes its plan out of processing, which releases the lease. If the lease ends before
 	// that, the next claim takes the plan first: it is queued again (TransitionExpire) for its next attempt, and claimed,
@@ -88,8 +88,8 @@ type PlanQueue interface {
 	SetLimit(ctx context.Context, limit PlanLimit) error
 	// Limits returns one page of the limits, by the bytes of their namespaces and actions.
 	Limits(ctx context.Context, page Page) (List[PlanLimit], error)
-	// Sweep does what claims do by the way, for those who make none: it errors plans after their deadline or last attempt,
-	// queues those whose claims have expired for 10 seconds, and deletes those that were kept long enough (Plan.Keep); up
-	// to limit, at most 1,000 (zero: 100), of each kind. It returns how many: there may be more if any.
+	// Sweep does what claims do by the way, for services without claims: it errors plans after their deadline or last
+	// attempt, queues plans whose claims expired 10 seconds ago, and deletes plans that were kept long enough (Plan.Keep);
+	// up to limit, at most 1,000 (zero: 100), of each kind. It returns how many: there may be more if any.
 	Sweep(ctx context.Context, limit int) (swept int, err error)
 }

@@ -5,8 +5,8 @@ import "time"
 // ReadSessions says what Sessions.Read reads.
 type ReadSessions struct {
 	IDs []ID // of sessions, at most MaxPageSize
-	// First or Last, one of them, is how many messages of each session are read, of those that From and Since select;
-	// neither: none. Sessions times messages are at most 10,000.
+	// First or Last, one of them, is how many messages of each session are read, of the ones that From and Since
+	// select; neither: none. Sessions times messages are at most 10,000.
 	First, Last int
 	// Tokens, with Last, reads what goes into a prompt: the last messages that have together at most so many tokens, back
 	// to where the newest summary (KindSummary) ends, that summary, and up to 1,000 messages of the roles system and
@@ -16,7 +16,7 @@ type ReadSessions struct {
 	// Since selects the messages whose CreatedAt is not before it. Zero: all. Of an imported session, with its document's
 	// times, they include all that were appended since then.
 	Since time.Time
-	// Branches selects the messages of all branches, rather than those of the transcript
+	// Branches selects the messages of all branches, not only the transcript's
 	Branches                       bool
 	WithoutContent, WithoutPayload bool     // leave out these fields of the messages
 	State                          bool     // adds each session's own state

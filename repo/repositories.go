@@ -37,7 +37,7 @@ type Repositories interface {
 	Audit() Audit
 }
 
-// Sessions is the repository of sessions and their messages: of those who read and write them, and of a session's life.
+// Sessions is the repository of sessions and their messages: reading, writing, and a session's life.
 //
 // Errors of all methods: InvalidError; NotFoundError; ErrUnknownOutcome.
 type Sessions interface {
@@ -57,7 +57,7 @@ type Sessions interface {
 	// whatever branch. No message is copied: the fork has the same ones, and its sequences go on behind at. All else is
 	// its own, also the ids: a message that is appended with the id of an inherited one is another one, which Message
 	// returns. The other session may be rewound and deleted. An existing fork of the same message is accepted as in
-	// Create. Errors: those of Create; LimitExceededError if the fork would have more than 100 ancestors.
+	// Create. Errors: as of Create; LimitExceededError if the fork would have more than 100 ancestors.
 	Fork(ctx context.Context, id ID, at int64, session NewSession) (Session, error)
 	// Delete deletes the session, its messages, its own state, and its links to plans, but no plan or shared state.
 	// Messages that forks have are deleted with the last of these. The session is gone at once; what is large is removed
@@ -69,21 +69,21 @@ type Sessions interface {
 	// stored one is answered as before, and brings nothing back. The message of a fork and of the session that it is of
 	// is one, and goes from both, and from all other forks.
 	//
-	// The streams of the session, and of those whose messages these are, expire. Each of them that exists gets a message
-	// of KindRedacted, so that followers learn of it, and windows leave it out; followers of other forks do at their next
+	// The streams of the session, and of its messages' own sessions, expire. Each of them that exists gets a message of
+	// KindRedacted, so that followers learn of it, and windows leave it out; followers of other forks do at their next
 	// read. The audit trail gets an entry with the Actor and the Reason of by, which is required; nothing else of by is
 	// set. Messages that are redacted already change nothing. Errors: NotFoundError of the first message that the session
 	// does not have; RefusedError of the kinds "hold" and, in a view, for a message of another namespace, "session".
 	Redact(ctx context.Context, id ID, sequences []int64, by Cause) error
-	// RemoveDeleted removes up to limit rows (zero: 1,000; at most 10,000) of what is left of deleted sessions, for those
-	// who do not wait until the store does. Without more, nothing is left, or others are at it.
+	// RemoveDeleted removes up to limit rows (zero: 1,000; at most 10,000) of deleted sessions at once, before the store
+	// does it in its own time. more: call it again. Otherwise all are removed, or other calls are removing them.
 	RemoveDeleted(ctx context.Context, limit int) (removed int64, more bool, err error)
 	// AddHold keeps what the hold names from being deleted, until it is removed. A hold that exists keeps its reason.
 	// Errors: NotFoundError for its session.
 	AddHold(ctx context.Context, hold LegalHold) error
 	// RemoveHold ends a hold, whose Reason is not used. It may be repeated.
 	RemoveHold(ctx context.Context, hold LegalHold) error
-	// Holds returns one page of the holds, those of sessions first, then by the bytes of namespace and owner.
+	// Holds returns one page of the holds, of sessions first, then by the bytes of namespace and owner.
 	Holds(ctx context.Context, page Page) (List[LegalHold], error)
 }
 
@@ -100,16 +100,16 @@ type SessionReader interface {
 	// pages them.
 	Read(ctx context.Context, read ReadSessions) (Snapshot, error)
 	// List returns one page of the sessions that filter selects, newest first, by CreatedAt, then ID; or with
-	// filter.ByActivity, the one that was last active first, by UpdatedAt, then ID. Of a minute in which more than 5,000
-	// of them were, the order may be that of their first activity in it. Pages by activity have a session at most once.
+	// filter.ByActivity, the last active first, by UpdatedAt, then ID. If more than 5,000 were active in a minute, they
+	// may be ordered by their first activity in it. Pages by activity have a session at most once.
 	List(ctx context.Context, filter SessionFilter, page Page) (List[Session], error)
 	// Namespaces returns one page of the namespaces that have sessions, in the store's order, in a time that grows with no
 	// session.
 	Namespaces(ctx context.Context, page Page) (List[string], error)
 }
 
-// MessageReader reads messages. Message, MessagesOfCall, Turn and Follow have those of all branches; the others those
-// of the transcript: the path from the last message, each with the one that it follows, to the first. Sequences
+// MessageReader reads messages. Message, MessagesOfCall, Turn and Follow have the messages of all branches; the
+// others the transcript's: the path from the last message, by the one that each follows, to the first. Sequences
 // increase along it. A limit is at most MaxPageSize; zero means DefaultPageSize.
 type MessageReader interface {
 	// Message returns the message with this id.
@@ -150,7 +150,7 @@ type MessageWriter interface {
 	// microsecond, Metadata as a JSON value. Errors: ExistsError; FencedError (Session.FencedOnly).
 	Append(ctx context.Context, sessionID ID, messages ...NewMessage) ([]Message, error)
 	// AppendTurn adds a turn: its messages, changes of state, usage, plan and stream are stored together or not at all. It
-	// never fails because of another writer, but may wait for those of its session and its scopes. A turn that is stored
+	// never fails because of another writer, but may wait for writers of its session and its scopes. A turn that is stored
 	// already, by its id, is answered with Repeated, and its conditions are not checked again. Usage that is stored
 	// already adds nothing.
 	//
@@ -161,7 +161,7 @@ type MessageWriter interface {
 	// has stored one of the messages; FencedError; SequenceConflictError; InvalidError if After is no message of the
 	// session; VersionConflictError; RefusedError for an increment of what is not a 64-bit integer;
 	// LimitExceededError for an increment beyond its bound; ExistsError of other usage with the id; LimitExceededError for
-	// the budget; those of Plans.Use, with RefusedError for an action that is not Reusable, and of Streams.Open.
+	// the budget; errors of Plans.Use, with RefusedError for an action that is not Reusable, and of Streams.Open.
 	AppendTurn(ctx context.Context, turn Turn) (AppendedTurn, error)
 	// AddUsage adds to the session's usage and returns the new totals. It leaves UpdatedAt and Version. The cost may reach
 	// the budget exactly. Adding a usage with the caller's ID again adds nothing, and returns the current totals. Ids are

@@ -48,7 +48,7 @@ func outcome(failed error, cause Cause) (Transition, Cause) {
 }
 
 // told returns an error with the same outcome. It calls the methods of failed, which may panic, such as
-// those of a nil pointer in an error that is not nil.
+// of a nil pointer in an error that is not nil.
 func told(failed error) error {
 	transition, cause := outcome(failed, Cause{})
 	switch {

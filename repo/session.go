@@ -79,8 +79,8 @@ type NewUsage struct {
 // SessionFilter selects the sessions of a list, and their order.
 type SessionFilter struct {
 	Namespace string // empty: DefaultNamespace
-	// Owner selects the sessions of one owner, AnyOwner those of all and of none. One is required: an empty name is not
-	// everybody.
+	// Owner selects the sessions of one owner, AnyOwner the sessions of all and of none. One is required: an
+	// empty name selects no owner.
 	Owner    string
 	AnyOwner bool
 	Actor    string // empty: any
@@ -122,7 +122,7 @@ type DeleteIf struct {
 type LegalHold struct {
 	SessionID ID     // zero: it holds Namespace
 	Namespace string // all of it, unless Owner is set
-	Owner     string // whose sessions in Namespace, and what belongs to them; empty: everybody's
+	Owner     string // of sessions in Namespace, and of what belongs to them; empty: all owners
 	Reason    string // required, at most 64 KiB
 	CreatedAt time.Time
 }

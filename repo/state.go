@@ -9,7 +9,7 @@ import (
 )
 
 // Scope is a set of keys with values: a session's own state, or a shared state with a name. In a Turn the zero Scope
-// is that of its session.
+// is its session's.
 type Scope struct {
 	SessionID ID
 	Name      string // at most 1,024 bytes, such as JoinKey("app", app, "user", user)
@@ -35,9 +35,9 @@ type StateChange struct {
 	// objects nest at most 512 levels deep, and no string holds NUL or half of a surrogate pair.
 	Value json.RawMessage
 	By    int64 // for StateIncrement
-	// AtMost and AtLeast, if set, are bounds, for StateIncrement: one that would raise the value above AtMost, or lower it
-	// below AtLeast, is a LimitExceededError, and nothing is changed. A value that is beyond a bound may be brought back
-	// in any steps. AtMost is not less than AtLeast.
+	// AtMost and AtLeast, if set, are bounds, for StateIncrement: raising the value above AtMost, or lowering it below
+	// AtLeast, is a LimitExceededError, and nothing is changed. A value that is beyond a bound may be brought back in any
+	// steps. AtMost is not less than AtLeast.
 	AtMost, AtLeast *int64
 	// IfVersion, if set, is the version that the key must have before the change; 0 means that it must not exist.
 	// Otherwise nothing is changed: VersionConflictError.

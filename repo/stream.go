@@ -6,11 +6,11 @@ import "time"
 type NewStream struct {
 	// Key is the caller's name of the stream, of 1 to MaxKeyBytes. JoinKey makes one of several parts.
 	Key string
-	// Owner is who writes, for people to read, of 1 to 1,024 bytes. Who may write is decided by the Fence alone.
+	// Owner names the writer, for people to read, in 1 to 1,024 bytes. Only the Fence decides which writer may write.
 	Owner string
 	// Session is the session that the stream is about, and with which it goes. Zero: none, or whichever an open one has.
 	Session ID
-	// Restart: who goes on with a stream that has parts begins again. Readers get a StreamPart that says so.
+	// Restart: a writer that goes on with a stream that has parts begins again. Readers get a StreamPart that says so.
 	Restart bool
 	// TTL is how long the stream lives if nothing is added, from MinStreamTTL to MaxStreamTTL. Zero: 5 minutes.
 	TTL time.Duration
@@ -29,14 +29,14 @@ const (
 // Stream is a stream as the database had it. Its writer has Open's.
 type Stream struct {
 	Key, Owner string // Owner opened it last
-	ID         ID     // tells it apart from those that had the key before
+	ID         ID     // tells it apart from earlier streams of the key
 	Session    ID     // that it is about
-	// Fence was given to who opened it last. A smaller one can no longer write.
+	// Fence was given to its last opener. A smaller one can no longer write.
 	Fence  int64
 	Status StreamStatus
 	Reason string        // why it failed
 	Next   int64         // the sequence of the next part, and so the number of parts
-	TTL    time.Duration // of who opened it last
+	TTL    time.Duration // of its last opener
 	// by the database's clock: when it was first opened, and when it expires if nothing is added
 	OpenedAt, ExpiresAt time.Time
 }

@@ -16,7 +16,7 @@ import (
 type Streams interface {
 	StreamReader
 
-	// Open opens a stream for a new writer, with a new fence: whoever opened it before can no longer write. If the key's
+	// Open opens a stream for a new writer, with a new fence: the previous writer can no longer write. If the key's
 	// newest stream is open and has not expired, the writer goes on at its Next. Otherwise a new stream begins; one that
 	// has ended before it can be read until it expires, by its ID. Opening again is safe. Errors: RefusedError if the
 	// stream that is open is of another session, or of none.
@@ -26,17 +26,17 @@ type Streams interface {
 	// parts are stored there already, Append changes nothing and succeeds, also if the stream has ended since. Further
 	// error: SequenceConflictError.
 	Append(ctx context.Context, stream Stream, parts ...[]byte) (next int64, err error)
-	// Finish ends a stream, in InTx also together with an append. It may be repeated. One that has expired has ended,
+	// Finish ends a stream, in InTx also together with an append. It may be repeated. An expired stream has ended,
 	// which is no error.
 	Finish(ctx context.Context, stream Stream) error
-	// Fail is Finish of one that is not complete. Followers get the reason, at most 64 KiB. It may be repeated with the
-	// same one.
+	// Fail is Finish of an incomplete stream. Followers get the reason, at most 64 KiB. It may be repeated with the
+	// same reason.
 	Fail(ctx context.Context, stream Stream, reason string) error
 	// Delete lets all streams of a key expire at once, open or not.
 	Delete(ctx context.Context, key string) error
 	// RemoveExpired removes up to limit (zero: 1,000; at most 10,000) parts of streams that have expired, and streams
-	// without parts, for those who do not wait until the store does. If it removed nothing, nothing is left, or others are
-	// at it.
+	// without parts, at once, before the store does it in its own time. If it removed nothing, all are removed, or other
+	// calls are removing them.
 	RemoveExpired(ctx context.Context, limit int) (streams, parts int64, err error)
 }
 
@@ -53,8 +53,8 @@ type StreamReader interface {
 	// exist; SequenceConflictError if the stream ends before the position; the context's; ErrClosed; InvalidError, also in
 	// InTx and Bind; ErrUnavailable when Follow begins: later on it waits.
 	Follow(ctx context.Context, key string, from StreamPosition) iter.Seq2[StreamPart, error]
-	// List returns the streams of a session that have not expired: those that are open first, and of these and the others
-	// the newest first. One that ends between two pages may be on both.
+	// List returns the streams of a session that have not expired: the open ones first, and of these and the others the
+	// newest first. One that ends between two pages may be on both.
 	List(ctx context.Context, sessionID ID, page Page) (List[Stream], error)
 	// FollowSession yields the streams of a session that are open, and then each further one, once, while no more than
 	// MaxPageSize have not expired. Errors: as of Follow, but NotFoundError if the session does not exist, or is deleted.

@@ -3,7 +3,7 @@ package repo
 // Turn is what one step of a conversation adds to a session: one or more of messages, changes of state, usage, a
 // plan and a stream.
 type Turn struct {
-	SessionID ID // zero: that of the session with Create's key
+	SessionID ID // zero: the session with Create's key
 	// ID is the turn's idempotency key, unique in its session, of at most MaxNameBytes: the same turn again changes
 	// nothing and returns what is stored. Empty: the first id of Messages and Usage; without one each call adds a turn.
 	// Ids are kept as long as the session, and are not exported.
@@ -26,7 +26,7 @@ type Turn struct {
 	// none. A turn with nothing else makes that message the last one.
 	After *int64
 	Head  *int64 // Head, if set, must be the sequence of the transcript's last message, or -1: SequenceConflictError
-	// Fence is that of the session's lease: FencedError if a later one was given. Zero: none.
+	// Fence is the fence of the session's lease: FencedError if a later one was given. Zero: none.
 	Fence int64
 	// Create, if set, is the session to create if it does not exist. One that exists takes the turn, and is not compared
 	// with Create, whose Existing is not used. Create.ID is SessionID or zero. With SessionID, one that was deleted is not
@@ -40,8 +40,8 @@ type AppendedTurn struct {
 	Messages  []Message // as stored, in the order of the turn
 	Repeated  bool      // the turn was stored already, and changed nothing now
 	Created   bool      // the turn created the session
-	// Scopes are those that the turn changed, in the order of its changes, at their versions after it; of a repeated turn
-	// the current ones, with Turn.Existing of the call's scopes.
+	// Scopes are the scopes that the turn changed, in the order of its changes, at their versions after it; of a repeated
+	// turn the current ones, with Turn.Existing of the call's scopes.
 	Scopes []ScopeVersion
 	// Usage is the session's usage after the turn, and of a repeated turn the current one. Nil: it has none.
 	Usage *Usage

@@ -26,16 +26,16 @@ var ErrStopped = errors.New("the worker was stopped")
 
 // Work claims plans and calls do for each, for claim.Limit of them at once, until ctx ends. Each of several calls needs
 // an owner of its own. The lease of the plan is renewed while do runs. do's context ends when it is lost, at once if
-// somebody cancels the plan or ends its lease: context.Cause is then a LeaseLostError. When ctx has ended, nothing
-// more is claimed, and do may go on for claim.Finish; then its context ends with a cause that matches ErrStopped.
-// What do returns decides:
+// the plan is cancelled or its lease is ended: context.Cause is then a LeaseLostError. When ctx has ended, nothing more
+// is claimed, and do may go on for claim.Finish; then its context ends with a cause that matches ErrStopped. What do
+// returns decides:
 //
 //   - nil: the plan is completed (TransitionComplete).
 //   - an error, or a panic, of which only the place and the type are told: TransitionFail. The plan is queued again,
 //     and due after a backoff; or errored, after its last attempt and if the error is Final.
 //   - Snooze: the plan is queued again, and due when that has passed.
 //   - an error after do was stopped: the same at once (TransitionSnooze).
-//   - an error after the lease was lost: the plan is left to whoever has it.
+//   - an error after the lease was lost: the plan is left to its new holder.
 //
 // A plan that is at another version by then stays as it is. If the database prevents a transition, Work tries again
 // while the lease is held, or for 5 seconds after do was stopped.

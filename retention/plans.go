@@ -8,13 +8,12 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// DeleteWithPlans deletes a session, and cancels the plans that are linked to it, with those below them, as far as they
-// are live: all in one transaction. A plan's worker learns of it at its next call. cause needs a Reason, and has no
-// Version and no Fence. In a view the plans of other namespaces stay. Sessions().Delete alone leaves all plans as they
-// are.
+// DeleteWithPlans deletes a session, and cancels the live plans that are linked to it, and the plans below them: all in
+// one transaction. A plan's worker learns of it at its next call. cause needs a Reason, and has no Version and no
+// Fence. In a view the plans of other namespaces stay. Sessions().Delete alone leaves all plans as they are.
 //
-// Errors: those of Sessions().Delete, and InvalidError for a cause that a cancellation does not take. Nothing is done
-// then.
+// Errors: as of Sessions().Delete, and InvalidError for a cause that a cancellation refuses. Then nothing is
+// changed.
 func DeleteWithPlans(
 	ctx context.Context, store repo.Store, id repo.ID, cause repo.Cause, conditions ...repo.DeleteIf,
 ) (deleted repo.DeletedSession, err error) {
@@ -42,7 +41,8 @@ func DeleteWithPlans(
 	return deleted, err
 }
 
-// cancel cancels a plan, and what is live below it. One that is gone by then, with what was below it, is as cancelled.
+// cancel cancels a plan, and what is live below it. A plan that is gone by then, with the plans below it, counts as
+// cancelled.
 func cancel(ctx context.Context, plans repo.Plans, id repo.ID, stage repo.Stage, cause repo.Cause) error {
 	if stage.Live() {
 		_, err := plans.Transition(ctx, id, repo.TransitionCancel, cause)

@@ -22,7 +22,7 @@ import (
 type Policy struct {
 	// Sessions has, by namespace, how long after its last message a session is deleted.
 	Sessions map[string]time.Duration
-	// Plans has, by namespace, how long after its end a plan without a parent is deleted, with those below it.
+	// Plans has, by namespace, how long after its end a plan without a parent is deleted, with the plans below it.
 	Plans map[string]time.Duration
 	// Turns is the age at which records of turns are removed: a turn that is repeated after that is added again. Zero:
 	// never. Turns and Audit are of the whole store: a view refuses them.
@@ -47,7 +47,7 @@ type Report struct {
 	Messages int64 `json:"messages"` // of these sessions
 	// messages of these sessions that forks have; a dry run of the whole store counts them as Messages
 	Kept    int64 `json:"kept"`
-	Plans   int64 `json:"plans"` // without those below them
+	Plans   int64 `json:"plans"` // without the plans below them
 	Rows    int64 `json:"rows"`  // removed of sessions that were deleted, now or earlier
 	Turns   int64 `json:"turns"` // records of turns
 	Streams int64 `json:"streams"`
@@ -263,7 +263,7 @@ func (r *run) stays(err error) error {
 	return nil
 }
 
-// plans deletes the plans that have come to an end: those that were applied or cancelled.
+// plans deletes the plans that were applied or cancelled.
 func (r *run) plans(ctx context.Context, namespace string, before time.Time) error {
 	for _, state := range []repo.PlanState{repo.PlanApplied, repo.PlanCancelled} {
 		filter := repo.PlanFilter{Namespace: namespace, State: state}

@@ -85,7 +85,7 @@ func (m *Migrator) Node(ctx context.Context) (node string, err error) {
 // must be after an upgrade. No process may have a store of the schema open before: it looks when it opens one. The
 // context is as in [Migrator.Run].
 //
-// Errors: those of [Migrator.Validate]; [ErrSetting] if the database has no Citus, or one that is not set up as the
+// Errors: as of [Migrator.Validate]; [ErrSetting] if the database has no Citus, or one that is not set up as the
 // error says; [ErrLocked]; [ErrFailed].
 func (m *Migrator) Distribute(ctx context.Context) (node string, err error) {
 	defer func() { err = withSentinel(ctx, err) }()
@@ -178,7 +178,7 @@ func distribute(ctx context.Context, db *sql.DB) error {
 	return tx.Commit()
 }
 
-// triggers returns the statements that turn those of the schema off, and on again.
+// triggers returns the statements that turn the schema's triggers off, and on again.
 func triggers(ctx context.Context, tx *sql.Tx) (off, on []string, err error) {
 	rows, err := tx.QueryContext(ctx, triggersSQL)
 	if err != nil {

@@ -123,7 +123,7 @@ func (e *UnknownVersionError) Error() string {
 // Is makes errors.Is(err, ErrUnknownVersion) true.
 func (e *UnknownVersionError) Is(target error) bool { return target == ErrUnknownVersion }
 
-// LockedError reports how long the migrator waited for the lock, and who holds it.
+// LockedError reports how long the migrator waited for the lock, and its holder.
 type LockedError struct {
 	Waited time.Duration
 	// HolderPID is the process id of the server's session that holds the lock,

@@ -54,7 +54,7 @@ func Grants(roles Roles) (string, error) {
 		case strings.ContainsAny(name, "\x00$"): // $ could end the quoting of the block
 			return "", invalid("the name of the %s role contains a NUL or a $", role.placeholder)
 		case taken[name]:
-			return "", invalid("the name of the %s role is also that of another role", role.placeholder)
+			return "", invalid("another role has the name of the %s role, too", role.placeholder)
 		}
 		taken[name] = true
 		pairs = append(pairs,

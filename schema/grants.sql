@@ -52,7 +52,7 @@ GRANT SELECT, INSERT, DELETE, UPDATE (created_at, digest) ON session_turns TO :"
 -- A trigger moves it, with the owner's rights.
 GRANT SELECT, INSERT ON session_activity TO :"application";
 GRANT SELECT, INSERT ON session_ids TO :"application";
--- A trigger removes what is left, with the owner's rights.
+-- A trigger removes the rest, with the owner's rights.
 GRANT SELECT, UPDATE (batch) ON session_remains TO :"application";
 -- A hold is never changed, but for what deletions lock.
 GRANT SELECT, INSERT, DELETE, UPDATE (created_at) ON session_holds TO :"application";
@@ -88,8 +88,8 @@ GRANT INSERT (id, document, reason) ON audit_quarantine TO :"application", :"aud
 -- Recording an entry looks for pruned ones here.
 GRANT SELECT ON audit_leaves TO :"application";
 
--- The rules of the tables, and what statements call. Everybody may execute functions, unless the
--- default privileges of the owner say otherwise.
+-- The rules of the tables, and what statements call. Every role may execute functions, unless
+-- the default privileges of the owner say otherwise.
 GRANT EXECUTE ON FUNCTION sessions_valid, messages_valid, session_path, session_tail, session_since, session_needed,
 session_held, session_in_use, state_scopes_valid, state_values_valid, leases_valid, actions_valid,
     plans_valid, plan_history_valid, plan_claims_valid, streams_valid, audit_entries_valid, audit_new_id,

@@ -17,7 +17,7 @@ import (
 )
 
 // lockID is the key of the PostgreSQL session advisory lock that a run in the schema public holds
-// (the bytes "agentsto"). Those of other schemas have the same first half.
+// (the bytes "agentsto"). The locks of other schemas have the same first half.
 const lockID int64 = 0x6167656e_7473746f
 
 // lockOf returns the key of a schema's lock.

@@ -21,7 +21,7 @@ type Migrator struct {
 }
 
 // Up applies every pending migration to a database. Services call it at their start.
-// Errors: [ErrURL], and those of [Migrator.Run].
+// Errors: [ErrURL], and errors of [Migrator.Run].
 func Up(ctx context.Context, databaseURL string) (err error) {
 	defer func() { err = withSentinel(ctx, err) }()
 	migrator, err := newMigratorFromURL(databaseURL, Options{})
@@ -35,8 +35,8 @@ func Up(ctx context.Context, databaseURL string) (err error) {
 // Open returns a Migrator for a database URL (postgres://…, or keyword=value pairs),
 // and connects once to check that the server answers. The error for an invalid URL
 // is [ErrURL], and for an invalid [Options].Schema [ErrSchemaName]; no error contains
-// the password. Other errors are those of a connection: [ErrUnavailable],
-// [ErrPermission], [ErrSetting].
+// the password. Other errors are a connection's: [ErrUnavailable], [ErrPermission],
+// [ErrSetting].
 func Open(ctx context.Context, databaseURL string, options Options) (_ *Migrator, err error) {
 	defer func() { err = withSentinel(ctx, err) }()
 	migrator, err := newMigratorFromURL(databaseURL, options)

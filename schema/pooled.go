@@ -83,7 +83,7 @@ func probe(ctx context.Context, conn *sql.Conn, other *sql.DB, first uint32) (mo
 const backendSQL = `SELECT pg_backend_pid()`
 
 // backend returns the process id that the connection was told when it was made, and
-// that of the process that answers it now.
+// the id of the process that answers it now.
 func backend(ctx context.Context, conn *sql.Conn) (told, answers uint32, err error) {
 	err = conn.Raw(func(driverConn any) error {
 		direct := driverConn.(*stdlib.Conn).Conn()

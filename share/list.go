@@ -7,8 +7,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// List returns a page of an owner's links, the newest first, also those that have expired. It may be short: Next says
-// whether there are others. Errors: InvalidError; those of Sessions.List and of Sessions.Read.
+// List returns a page of an owner's links, the newest first, also expired ones. It may be short: Next says whether
+// there are others. Errors: InvalidError; errors of Sessions.List and of Sessions.Read.
 func (l *Links) List(ctx context.Context, owner string, page repo.Page) (links repo.List[Link], err error) {
 	if owner == "" {
 		return links, &repo.InvalidError{Field: "owner", Reason: "is empty"}
@@ -39,7 +39,7 @@ func (l *Links) List(ctx context.Context, owner string, page repo.Page) (links r
 }
 
 // Revoke ends a link of an owner's: from then on each Open refuses it. Its fork is deleted, unless a legal hold keeps
-// that. Errors: NotFoundError if the owner has no such link, also when it was revoked; those of State.Change and of
+// that. Errors: NotFoundError if the owner has no such link, also when it was revoked; errors of State.Change and of
 // Sessions.Delete, after which it should be repeated.
 func (l *Links) Revoke(ctx context.Context, owner string, id repo.ID) error {
 	fork, err := l.store.Sessions().Get(ctx, id)
@@ -60,8 +60,8 @@ func (l *Links) Revoke(ctx context.Context, owner string, id repo.ID) error {
 	return err
 }
 
-// Sweep revokes those of a page of an owner's links that have expired, and returns how many, and the Next of the page.
-// Nothing needs it for a link to end. Errors: those of List and Revoke.
+// Sweep revokes the expired links of a page of an owner's links, and returns how many, and the Next of the page. A
+// link ends also without it. Errors: as of List and Revoke.
 func (l *Links) Sweep(ctx context.Context, owner string, page repo.Page) (revoked int, next string, err error) {
 	now, err := l.clock.Now(ctx)
 	if err != nil {

@@ -21,14 +21,14 @@ type Show struct {
 // Shared is a page of what a link shows.
 type Shared struct {
 	Link
-	Messages []repo.Message // ascending, of the transcript; those of the fork's parents have its id, too
+	Messages []repo.Message // ascending, of the transcript; messages of the fork's parents have its id, too
 	Next     int64          // the From of the next page, if More
 	More     bool
 }
 
 // Open returns what the link of a token shows, by one read. A token that is malformed or unknown, and one whose link
 // has expired, was revoked or was deleted or erased with its owner, all have the same error: NotFoundError of the kind
-// "link". Other errors: InvalidError for show; those of Sessions.Read.
+// "link". Other errors: InvalidError for show; errors of Sessions.Read.
 func (l *Links) Open(ctx context.Context, token string, show Show) (shared Shared, err error) {
 	switch {
 	case show.From < 0:

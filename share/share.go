@@ -1,6 +1,6 @@
-// Package share makes links by which whoever has one reads a conversation up to one of its messages, and nothing later.
-// A link is a fork of the session (Sessions.Fork), which has no copies of the messages, with a token of which only the
-// hash is stored. docs/directory.md says what ends it.
+// Package share makes links by which a holder reads a conversation up to one of its messages, and nothing later. A link
+// is a fork of the session (Sessions.Fork), which has no copies of the messages, with a token of which only the hash is
+// stored. docs/directory.md says what ends it.
 package share
 
 import (
@@ -23,7 +23,7 @@ const (
 	MaxLife = 366 * 24 * time.Hour
 )
 
-// Links makes and opens links of a store. Those of a view are in its namespace. It is safe for concurrent use.
+// Links makes and opens links of a store. A view's links are in its namespace. It is safe for concurrent use.
 type Links struct {
 	store repo.Store
 	clock *clock.Clock
@@ -73,11 +73,11 @@ func IsLink(session repo.Session) bool { return strings.HasPrefix(session.Actor,
 func errNone() error { return &repo.NotFoundError{Kind: "link", Name: "of this token"} }
 
 // Create makes a link that shows the transcript of a session up to the message with the sequence at, for life, from
-// MinLife to MaxLife. The token is for its URL, and is told nowhere else. Who may share the session is the caller's to
-// check. After ErrUnknownOutcome there may be a link whose token is lost: see List.
+// MinLife to MaxLife. The token is for its URL, and is told nowhere else. The caller checks who may share the session.
+// After ErrUnknownOutcome there may be a link whose token is lost: see List.
 //
 // Errors: InvalidError, also for a session without an owner, whose erasure could not end the link; NotFoundError for
-// the session, and for the message; those of Sessions.Fork.
+// the session, and for the message; errors of Sessions.Fork.
 func (l *Links) Create(ctx context.Context, session repo.ID, at int64, life time.Duration) (
 	link Link, token string, err error,
 ) {
@@ -99,7 +99,7 @@ func (l *Links) Create(ctx context.Context, session repo.ID, at int64, life time
 	_, _ = rand.Read(secret) // does not fail
 	hash := sha256.Sum256(secret)
 	link = Link{repo.NewID(), session, at, now.Add(life).UTC().Truncate(time.Microsecond)}
-	text, _ := json.Marshal(record{link, hash[:]}) //nolint:errchkjson // texts, numbers, and a time near that of the database
+	text, _ := json.Marshal(record{link, hash[:]}) //nolint:errchkjson // texts, numbers, and a time near the database's
 	err = l.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
 		fork := repo.NewSession{ID: link.ID, Owner: of.Owner, Actor: actorOf(of.Owner), FencedOnly: true}
 		if _, err := tx.Sessions().Fork(ctx, session, at, fork); err != nil {

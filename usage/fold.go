@@ -10,8 +10,7 @@ import (
 // Fold moves the counters of the days from one to another into one scope for each day, so that a report reads a
 // quarter of the rows: call it once a day for the days that are over. It changes no sum, and may be repeated, and run
 // in several processes and beside turns that are stored late. A counter that is in use may stay until the next call,
-// with those behind it.
-// Errors: InvalidError; RefusedError for what is not a counter; those of State.
+// with the counters behind it. Errors: InvalidError; RefusedError for what is not a counter; errors of State.
 func Fold(ctx context.Context, state repo.State, from, to Day) error {
 	days, err := daysOf(from, to)
 	if err != nil {
@@ -68,7 +67,7 @@ func Scopes(from, to Day) ([]string, error) {
 
 // Forget removes the counters of the days from one to another, and returns how many there were. It may be repeated,
 // and after an error it should be. Each scope that it removes, at most five for a day, leaves an entry in the audit
-// trail. A turn of such a day that is stored later is counted anew. Errors: InvalidError; those of State.
+// trail. A turn of such a day that is stored later is counted anew. Errors: InvalidError; errors of State.
 func Forget(ctx context.Context, state repo.State, from, to Day) (counters int64, err error) {
 	days, err := daysOf(from, to)
 	if err != nil {

@@ -48,11 +48,11 @@ type Row struct {
 }
 
 // Report returns the sums, ordered by day, model and labels. What was not used has no row. The counters of a day, or
-// of several that have few, are those of one moment; of a day with more than 10,000 counters those that turns or Fold
-// change meanwhile may be missing.
+// of several that have few, are of one moment; of a day with more than 10,000 counters, any that turns or Fold change
+// meanwhile may be missing.
 //
-// state is that of the store, of a view or of a transaction. Errors: InvalidError; RefusedError for a counter that is
-// no integer, since somebody has set it, or for a sum beyond 64 bits; those of State.Read.
+// state is the state of the store, of a view or of a transaction. Errors: InvalidError; RefusedError for a counter
+// that was set by hand to no integer, or for a sum beyond 64 bits; errors of State.Read.
 func Report(ctx context.Context, state repo.State, query Query) ([]Row, error) {
 	days, err := daysOf(query.From, query.To)
 	if err != nil {

@@ -2,7 +2,7 @@
 // page of figures. The counters are keys of shared state that a turn increments: so a turn that is stored once is
 // counted once, and one that is not stored is not counted. docs/usage.md has the cases.
 //
-// The counters are those of the store that stores the turn: a view has its own.
+// The counters belong to the store that stores the turn: a view has its own.
 package usage
 
 import (
@@ -42,7 +42,7 @@ func (d Day) check(field string) (time.Time, error) {
 
 // Use is what a turn has used of one model. No amount is negative.
 type Use struct {
-	// Day is the one that is counted. All attempts at a turn need the same: take it once, with DayOf, when the turn
+	// Day is the day that is counted. All attempts at a turn need the same: take it once, with DayOf, when the turn
 	// begins.
 	Day   Day
 	Model string // empty: a model without a name
@@ -104,7 +104,7 @@ func (u Use) check(path string) error {
 	return err
 }
 
-// key is that of a counter.
+// key is the key of a counter.
 func (u Use) key(measure string) string {
 	return repo.JoinKey(measure, u.Model, u.Labels[0], u.Labels[1])
 }
@@ -118,8 +118,7 @@ func scopeOf(day Day, shard int) repo.Scope {
 	return repo.Scope{Name: repo.JoinKey("agentstore", "usage", string(day), strconv.Itoa(shard))}
 }
 
-// scopesOf returns all that have counters of days: of each that of Fold, which is the one behind the shards, and the
-// shards.
+// scopesOf returns all scopes with counters of days: for each day the shards, and behind them the scope of Fold.
 func scopesOf(days []Day) (scopes []repo.Scope) {
 	for _, day := range days {
 		for shard := range shards + 1 {

@@ -12,7 +12,7 @@ import (
 // AppendTurn is like repo.Sessions.AppendTurn for a turn with a Head: if nothing but summaries has followed that
 // message since, which [Compact] adds, the turn follows them.
 //
-// Errors: those of repo.Sessions.AppendTurn.
+// Errors: the errors of repo.Sessions.AppendTurn.
 func AppendTurn(ctx context.Context, sessions repo.Sessions, turn repo.Turn) (repo.AppendedTurn, error) {
 	given := turn
 	for {
@@ -25,7 +25,7 @@ func AppendTurn(ctx context.Context, sessions repo.Sessions, turn repo.Turn) (re
 		if err != nil {
 			return repo.AppendedTurn{}, err
 		}
-		if !is { // or somebody has stored the same turn meanwhile
+		if !is { // or another caller has stored the same turn meanwhile
 			return sessions.AppendTurn(ctx, given)
 		}
 		turn.Head = &head

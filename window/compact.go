@@ -31,8 +31,8 @@ const trigger, target = 0.8, 0.4
 // and a summary would cover messages that are left behind, or what is the user's last message then, none is added. One
 // that is rewound later to before the summary does without it.
 //
-// Errors: those of Read and repo.HoldLease, also if no summary can help; what summarize returns; the cause of the end
-// of the lease; LimitExceededError if the summary has more than 40 %, and InvalidError if it is empty or no text. After
+// Errors: as of Read and repo.HoldLease, also if no summary can help; what summarize returns; the cause of the end of
+// the lease; LimitExceededError if the summary has more than 40 %, and InvalidError if it is empty or no text. After
 // these two the lease is kept for an hour, so that not every turn pays for such a summary; release it to try again.
 func Compact(ctx context.Context, store repo.Store, sessionID repo.ID, options Options,
 	summarize func(ctx context.Context, messages []repo.Message) (summary string, err error),

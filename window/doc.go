@@ -2,13 +2,13 @@
 //
 // [Read] gives the newest messages that fit into a budget of tokens, in the order of the transcript, so that a provider
 // accepts them: calls and their results are kept or left out together, and each result follows its call. Messages of
-// the roles system and developer always stay, and so does the user's last message. Those that are pinned stay as long
-// as they fit.
+// the roles system and developer always stay, and so does the user's last message. Pinned messages stay as long as they
+// fit.
 //
 // A message of the kind repo.KindReasoning begins a step: it, other reasoning that follows it, and what the assistant
 // does directly after that, until it reasons again or another role comes, are kept or left out together, with the
-// results of the calls. Append a step in one turn: no message of another writer's may come between. Calls that have
-// what the model thought in their own payload need no more. Reasoning that nothing follows is left out, since providers
+// results of the calls. Append a step in one turn: no message of another writer may come between. Calls that have what
+// the model thought in their own payload need no more. Reasoning that nothing follows is left out, since providers
 // refuse it.
 //
 // A prompt may begin with the assistant, and have messages without content. Where a provider refuses that, put a

@@ -18,8 +18,8 @@ type history struct {
 	cut bool
 	// question is the user's last message, if it is one of those.
 	question *repo.Message
-	// found are the newest messages, and those that the store knows to stay. late are new results of calls that are far
-	// behind, with these, and pins has what belongs to each pin.
+	// found are the newest messages, and the ones that the store knows to stay. late are new results of calls that are
+	// far behind, with these, and pins has what belongs to each pin.
 	found, late []repo.Message
 	pins        [][]repo.Message
 }
@@ -121,7 +121,7 @@ func (o Options) fit(h history) (w Window, err error) {
 	return w, nil
 }
 
-// room is what is left beside what always stays. pinned is the user's last message that stays anyway, or none.
+// room is the room beside what always stays. pinned is the user's last message that stays anyway, or none.
 type room struct {
 	tokens   int64
 	messages int
@@ -167,8 +167,8 @@ func withSummary(groups []group, h history) (messages []repo.Message) {
 }
 
 // spoke returns the sequence of the last message that is no result: the groups that end there or later have what is
-// new. It also returns the last group that has begun. Those that end later have results which came late. None: there
-// are only instructions.
+// new. It also returns the last group that has begun. Groups that end later have results which came late. None:
+// there are only instructions.
 func (o Options) spoke(groups []group) (spoke int64, last int) {
 	spoke, last = none, none
 	for i, g := range groups {
@@ -185,8 +185,8 @@ func (o Options) spoke(groups []group) (spoke int64, last int) {
 	return spoke, last
 }
 
-// choose returns where those begin that go into the prompt, and the sequence of the user's last message, without which
-// nobody could answer it: many calls and their results may follow it.
+// choose returns where the groups begin that go into the prompt, and the sequence of the user's last message. It
+// stays, since it is still to be answered: many calls and their results may follow it.
 func (o Options) choose(others []group, h history, pinned, tokens int64,
 	messages int,
 ) (begin int, question int64, err error) {
@@ -272,8 +272,8 @@ func (o Options) whole(groups []group, open int, cut bool) (kept []group, droppe
 	return kept, dropped
 }
 
-// stable moves the begin of what is left of a history forwards to a place where it stays while messages are added: to
-// the sequence that is divisible by the largest power of two, in the first half of what fits. It then begins with the
+// stable moves the begin of the rest of a history forwards to a place where it stays while messages are added: to the
+// sequence that is divisible by the largest power of two, in the first half of what fits. It then begins with the
 // user's message before that place, or with the one behind it, if there is one in the next quarter: some providers
 // refuse others.
 func (o Options) stable(groups []group, begin int) int {

@@ -13,7 +13,7 @@ type group struct {
 	messages []repo.Message
 	stays    bool
 	// of has, by the sequences of messages with calls or results, which of them belong together: a message with calls has
-	// its own sequence, or that of another one if a result is of both.
+	// its own sequence, or another one's if a result is of both.
 	of map[int64]int64
 	// without has how many results are missing of those calls that lack some.
 	without map[int64]int
@@ -67,7 +67,7 @@ func isReasoning(m repo.Message) bool {
 
 func isAside(m repo.Message) bool { return m.Kind == repo.KindSummary || rules.IsRedaction(m) }
 
-// isLoose reports whether a group has results of no call, or more of those that have theirs, or reasoning that nothing
+// isLoose reports whether a group has results without a call, or more than one for a call, or reasoning that nothing
 // follows. An erased result names no call.
 func (o Options) isLoose(g group) bool {
 	first := g.messages[0]
@@ -146,7 +146,7 @@ type openCall struct {
 	sequence int64
 }
 
-// has reports whether an id is that of an open call of a group.
+// has reports whether an id is of an open call of a group.
 func (o openCalls) has(id string, group int) bool {
 	c, is := o[id]
 	return is && c.group == group
@@ -196,7 +196,7 @@ func (g group) answer(call, result int64) {
 // isUnderWay reports whether a call has no result.
 func (g group) isUnderWay() bool { return len(g.without) > 0 }
 
-// answered returns the group without the messages of whose calls one has no result, and those with the results that
+// answered returns the group without messages that have a call without a result, and these with the results that
 // they have.
 func (o Options) answered(g group) (kept group, dropped []repo.Message) {
 	kept.of = g.of

@@ -19,8 +19,8 @@ type path struct {
 // firstPage is how many messages are read at first, where few are likely to be needed.
 const firstPage = 32
 
-// pinned returns a message with those of its group. Nil: it is not in the transcript. The session may have it, or some
-// of these, on other branches, and other calls with the same id: the nearest ones belong together.
+// pinned returns a message with the others of its group. Nil: it is not in the transcript. The session may have it, or
+// some of these, on other branches, and other calls with the same id: the nearest ones belong together.
 func (p *path) pinned(ctx context.Context, id repo.ID) ([]repo.Message, error) {
 	m, err := p.sessions.Message(ctx, p.sessionID, id)
 	if err != nil {
@@ -46,8 +46,8 @@ func (p *path) pinned(ctx context.Context, id repo.ID) ([]repo.Message, error) {
 	}
 }
 
-// begin returns the sequence with which the group of a message begins, and that of the message, or of the call if it is
-// a result. None: the transcript does not have the message.
+// begin returns the sequence with which the group of a message begins, and the sequence of the message, or of its call
+// if it is a result. None: the transcript does not have the message.
 func (p *path) begin(ctx context.Context, m repo.Message) (begin, at int64, err error) {
 	results := slices.Sorted(slices.Values(p.results(m))) // there may be many
 	makes := func(c repo.Message) bool {

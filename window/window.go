@@ -168,8 +168,8 @@ func (o Options) estimate(m repo.Message) int64 {
 	return Estimate(m)
 }
 
-// newest reads the newest messages that fit, and those that stay with them. The store counts as the function Estimate
-// does: where options.Estimate finds less, more is read.
+// newest reads the newest messages that fit, and the ones that stay with them. The store counts as the function
+// Estimate does: where options.Estimate finds less, more is read.
 func (o Options) newest(ctx context.Context, sessions Reader, sessionID repo.ID) (*repo.SessionSnapshot, error) {
 	read := repo.ReadSessions{IDs: []repo.ID{sessionID}, Last: o.Messages, Tokens: o.Tokens}
 	if o.Estimate != nil {
@@ -197,7 +197,7 @@ func (o Options) newest(ctx context.Context, sessions Reader, sessionID repo.ID)
 	}
 }
 
-// read reads the newest messages that fit, and those that stay.
+// read reads the newest messages that fit, and the ones that stay.
 func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (h history, err error) {
 	found, err := o.newest(ctx, sessions, sessionID)
 	if err != nil {
@@ -243,7 +243,7 @@ func (o Options) read(ctx context.Context, sessions Reader, sessionID repo.ID) (
 	return h, err
 }
 
-// ascending sorts messages, and leaves out those that are there twice.
+// ascending sorts messages, and leaves out repetitions.
 func ascending(messages []repo.Message) []repo.Message {
 	sorted := slices.SortedStableFunc(slices.Values(messages), func(a, b repo.Message) int {
 		return cmp.Compare(a.Sequence,

@@ -24,7 +24,7 @@ type Options struct {
 	// Name tells clusters in one database apart. It has 1 to 100 ASCII letters, digits, '.',
 	// '_' or '-', and begins with a letter or digit. Empty: "a2a".
 	Name string
-	// Authenticator returns the user of a request, whose tasks nobody else gets. It is not asked again for the work of a
+	// Authenticator returns the user of a request, and only that user gets its tasks. Work keeps the user of its
 	// request. Nil: a2asrv.NewTaskStoreAuthenticator.
 	Authenticator taskstore.Authenticator
 	// TTL is how long the work of a process that died waits for another one, from
@@ -52,10 +52,10 @@ type Cluster struct {
 	cancel  context.CancelFunc
 }
 
-const argument = "session" // of the action: that of the task
+const argument = "session" // of the action: the task's session
 
 // New returns a cluster on a store, which the caller closes after it. Errors: repo.InvalidError, and
-// those of repo.Actions.
+// errors of repo.Actions.
 func New(ctx context.Context, store repo.Store, options Options) (*Cluster, error) {
 	options.Name = cmp.Or(options.Name, "a2a")
 	options.TTL = cmp.Or(options.TTL, 15*time.Second)
@@ -103,7 +103,7 @@ func working(ctx context.Context) *message {
 	return m
 }
 
-// user returns who makes a request, or has made the one that is worked on.
+// user returns the user of the request, also for its work.
 func (c *Cluster) user(ctx context.Context) (string, error) {
 	if m := working(ctx); m != nil {
 		return m.session.Owner, nil
@@ -111,8 +111,8 @@ func (c *Cluster) user(ctx context.Context) (string, error) {
 	return c.options.Authenticator(ctx)
 }
 
-// sessionOf returns the session of a task of the user's, which may come later. It does not find that of somebody else's. A request
-// makes it; work does not make it again, since its task was deleted.
+// sessionOf returns the session of the user's task, also before the task is stored. Another user's task is not found. A request
+// makes the session; work does not make it again, since its task was deleted.
 func (c *Cluster) sessionOf(ctx context.Context, id a2a.TaskID) (session repo.Session, err error) {
 	user, err := c.user(ctx)
 	if err == nil && id == "" {

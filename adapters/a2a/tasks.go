@@ -118,7 +118,7 @@ func newMessage(event a2a.Event) (message repo.NewMessage, err error) {
 	return message, err
 }
 
-// Get does not find a task of somebody else's.
+// Get finds only the user's own tasks.
 func (t tasks) Get(ctx context.Context, id a2a.TaskID) (*taskstore.StoredTask, error) {
 	user, err := t.user(ctx)
 	if err != nil {
@@ -137,8 +137,8 @@ func (t tasks) Get(ctx context.Context, id a2a.TaskID) (*taskstore.StoredTask, e
 	return stored, json.Unmarshal(session.State.Value(taskKey), &stored.Task)
 }
 
-// List lists the user's own tasks: the one that was updated last comes first, and at the end, again, those that were updated since
-// the first page: so each is listed at least once. The protocol's total makes it read a line about each of them.
+// List lists the user's own tasks: the last updated comes first, and tasks that are updated after the first page come again at the
+// end: so each is listed at least once. The protocol's total makes it read a line about each of them.
 func (t tasks) List(ctx context.Context, req *a2a.ListTasksRequest) (*a2a.ListTasksResponse, error) {
 	response := &a2a.ListTasksResponse{Tasks: []*a2a.Task{}, PageSize: cmp.Or(req.PageSize, 50)}
 	if size := response.PageSize; size < 1 || size > 100 {
@@ -245,8 +245,8 @@ func told(task *a2a.Task, event a2a.Event) a2a.Event {
 	return task // also if the framework did not accept the event, and has failed the task
 }
 
-// CreateReader returns a reader of the events from now on, also of a task that comes later. Of an answer
-// without a task, which nobody can get otherwise, it is one from the begin.
+// CreateReader returns a reader of the events from now on, also of a task that comes later. An answer
+// without a task is read from its begin, since there is no other way to get it.
 func (e events) CreateReader(ctx context.Context, id a2a.TaskID) (eventqueue.Reader, error) {
 	session, err := e.sessionOf(ctx, id)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/adapter"
 )
 
-// leases has two leases for each task: one for who executes it, and one for who cancels it.
+// leases has two leases for each task: one for its execution, and one for its cancellation.
 type leases struct{ *Cluster }
 
 func (c *Cluster) lease(kind workqueue.PayloadType, id a2a.TaskID) repo.LeaseKey {
@@ -76,8 +76,8 @@ func (heartbeat) HeartbeatInterval() time.Duration { return repo.MinLeaseTTL / 1
 
 func (h heartbeat) Heartbeat(context.Context) error { return h.held.Err() }
 
-// work is a queue of plans. The task's lease is the plan's from when the work is written until it has
-// ended, whoever does it.
+// work is a queue of plans. The task's lease belongs to the plan from when the work is written until
+// it has ended, in any process.
 type work struct{ *Cluster }
 
 // keyOf returns the key of the work. The same message of the same user is the same work, so that a client may
@@ -177,8 +177,8 @@ func (w work) Read(ctx context.Context) (workqueue.Message, error) {
 	}
 }
 
-// message is work that this process has claimed. Its heartbeat is that of the task's lease, which ends
-// with that of the plan.
+// message is work that this process has claimed. Its heartbeat renews the task's lease, which ends
+// with the plan's lease.
 type message struct {
 	work
 	heartbeat
@@ -266,8 +266,8 @@ func (w work) ended(ctx context.Context, p *workqueue.Payload, last bool) (bool,
 
 func (m *message) Payload() *workqueue.Payload { return m.payload }
 
-// Complete ends the work and its leases together, unless another process has claimed it since: nobody
-// would claim it again to release the task's lease. After an error the next claim ends it.
+// Complete ends the work and its leases together, unless another process has claimed it since: a completed plan is
+// never claimed again to release the task's lease. After an error the next claim ends it.
 func (m *message) Complete(ctx context.Context) error {
 	defer m.leave()
 	cause := repo.Cause{Actor: m.owner, Fence: m.claim.held.Lease().Fence}

@@ -26,10 +26,10 @@ import (
 )
 
 // NewSessionService returns a session service. It and its sessions are safe for concurrent
-// use; its errors are those of package repo. AppendEvent appends after all other events,
-// also to a session that was read before them, and changes the keys in StateDelta and no
-// others. It does so once: appending an event again changes nothing, and another one with
-// its ID is ErrConflict. Without an ID, each call stores an event.
+// use; its errors are the errors of package repo. AppendEvent appends after all other
+// events, also to a session that was read before them, and changes the keys in StateDelta
+// and no others. It does so once: appending an event again changes nothing, and another
+// one with its ID is ErrConflict. Without an ID, each call stores an event.
 func NewSessionService(store repo.Store) session.Service { return service{store} }
 
 type service struct{ store repo.Store }
@@ -59,7 +59,7 @@ func (s service) Create(ctx context.Context, req *session.CreateRequest) (*sessi
 }
 
 // Get returns the session as it was at one moment, its events in the order in which they
-// were stored: of the last NumRecentEvents, those with a Timestamp not before After.
+// were stored: of the last NumRecentEvents, the ones with a Timestamp not before After.
 func (s service) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {
 	h, err := read(ctx, s.store.Sessions(), req)
 	return &session.GetResponse{Session: h}, err
@@ -178,7 +178,7 @@ func grows(current session.Session, changes []repo.StateChange) bool {
 	})
 }
 
-// bound refuses changes after which a scope has too much. They were made in this transaction, so nobody else changes it.
+// bound refuses changes after which a scope has too much. This transaction has locked the scope.
 func bound(ctx context.Context, state repo.State, own repo.ID, changes []repo.StateChange) error {
 	var scopes []repo.Scope
 	for _, change := range changes {
@@ -234,7 +234,7 @@ func Event(message repo.Message) (*session.Event, error) {
 	return event, nil
 }
 
-// Calls returns the ids of the calls that an event makes, or of those whose responses it has: it is the Calls of
+// Calls returns the ids of the calls that an event makes, or whose responses it has: it is the Calls of
 // window.Options.
 func Calls(message repo.Message) []string {
 	event, err := Event(message)

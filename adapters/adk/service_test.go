@@ -399,7 +399,8 @@ func TestOddText(t *testing.T) {
 	}
 }
 
-// Nobody can fill what others share, or a session, so that they cannot be read: what would go beyond is refused, whole.
+// No caller can fill what others share, or a session, until they cannot be read: what would go beyond is refused,
+// whole.
 func TestStateBounds(t *testing.T) {
 	t.Parallel()
 	service := adk.NewSessionService(open(t))

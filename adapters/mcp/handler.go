@@ -23,8 +23,8 @@ const (
 	// writeTimeout bounds how long a client may take to accept an event, and maxDuration a response: then it comes again. heartbeat is
 	// the time without an event after which it gets a comment.
 	writeTimeout, maxDuration, heartbeat = 30 * time.Second, time.Hour, 15 * time.Second
-	// maxResponses bounds the responses under way, and maxPerUser those of one user, or of one session that has none: each may hold an
-	// event until its client accepts it.
+	// maxResponses bounds the responses under way, and maxPerUser the responses of one user, or of a session without one: each may
+	// hold an event until its client accepts it.
 	maxResponses, maxPerUser = 1000, 32
 )
 
@@ -42,11 +42,11 @@ func owner(ctx context.Context) string {
 }
 
 // Handler returns a handler that serves what next does, a [mcp.StreamableHTTPHandler] with
-// this event store. To a GET for a session that another replica has, it serves the events
-// that the client lacks, and each further one soon after it was sent; only to the user
-// with whom the session began. Like the SDK's, its response ends when the request is
-// answered, and when the session ends; and at [EventStore.Shutdown], after an hour, and when its client accepts nothing for 30
-// seconds. A user has at most 32 at a time (status 429), and all have 1,000 (503). A POST has to reach the session's replica.
+// this event store. To a GET for a session that another replica has, it serves the events that the client lacks, and each
+// further one soon after it was sent; only to the user that began the session. Like the SDK's, its response ends when the
+// request is answered, and when the session ends; and at [EventStore.Shutdown], after an hour, and when its client accepts
+// nothing for 30 seconds. A user has at most 32 at a time (status 429), and all have 1,000 (503). A POST has to reach the
+// session's replica.
 func (s *EventStore) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		session := r.Header.Get("Mcp-Session-Id")
@@ -64,7 +64,7 @@ func (s *EventStore) Handler(next http.Handler) http.Handler {
 // the SDK's responses do when their sessions are closed.
 func (s *EventStore) Shutdown() { s.stop() }
 
-// resume reports whether it knows the session. Statuses are those of the SDK.
+// resume reports whether it knows the session. It has the SDK's statuses.
 func (s *EventStore) resume(w http.ResponseWriter, r *http.Request, session string) bool {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -105,7 +105,7 @@ func (s *EventStore) resume(w http.ResponseWriter, r *http.Request, session stri
 	return true
 }
 
-// reader returns for whom a response counts.
+// reader returns the user, or the session, for which a response counts.
 func reader(ctx context.Context, session string) string {
 	if user := owner(ctx); user != anybody {
 		return user

@@ -1,6 +1,6 @@
 // Package mcpstore keeps what servers of the Model Context Protocol send, so that a client
 // that is cut off goes on at any replica. README.md has the lines to write. The API may
-// change with that of github.com/modelcontextprotocol/go-sdk.
+// change with github.com/modelcontextprotocol/go-sdk.
 package mcpstore
 
 import (
@@ -36,8 +36,8 @@ const (
 )
 
 // EventStore is a [mcp.EventStore] on streams, safe for concurrent use. One process at a
-// time writes to a session, as in the SDK: the last that opened its streams. Errors are
-// those of [repo.Streams], and [mcp.ErrEventsPurged].
+// time writes to a session, as in the SDK: the last that opened its streams. Its errors
+// are the errors of [repo.Streams], and [mcp.ErrEventsPurged].
 type EventStore struct {
 	streams repo.Streams
 	ttl     time.Duration
@@ -47,7 +47,7 @@ type EventStore struct {
 	mu      sync.Mutex
 	writers map[string]*writer // by key
 	swept   time.Time
-	// responses are those of Handler under way, and readers whose they are.
+	// responses are Handler's responses under way, and readers counts them by reader.
 	responses int
 	readers   map[string]int
 }
@@ -58,7 +58,7 @@ type writer struct {
 
 	ttl  time.Duration
 	used time.Time // guarded by EventStore.mu
-	// answered: the last event is an answer. Whoever follows the stream elsewhere knows that.
+	// answered: the last event is an answer. Followers in other processes see that, too.
 	answered atomic.Bool
 
 	mu   sync.Mutex
@@ -66,9 +66,9 @@ type writer struct {
 }
 
 // NewEventStore returns an event store. The events of a request expire when ttl has passed
-// since the last one, from repo.MinStreamTTL to repo.MaxStreamTTL; zero: DefaultTTL. Those
-// of a session's own stream, which may be idle for long, do after repo.MaxStreamTTL.
-// Errors: InvalidError.
+// since the last one, from repo.MinStreamTTL to repo.MaxStreamTTL; zero: DefaultTTL. The
+// events of a session's own stream, which may be idle for long, expire after
+// repo.MaxStreamTTL. Errors: InvalidError.
 func NewEventStore(streams repo.Streams, ttl time.Duration) (*EventStore, error) {
 	if ttl == 0 {
 		ttl = DefaultTTL
@@ -98,14 +98,14 @@ func (s *EventStore) Open(ctx context.Context, sessionID, streamID string) error
 	if err != nil {
 		return err
 	}
-	// What could not be stored at once is stored when the request is over. The writer ends with the store. It renews nothing: nobody says
-	// when the request is over.
+	// What could not be stored at once is stored when the request is over. The writer ends with the store. It renews nothing: the SDK
+	// does not report the end of a request.
 	stream.TTL = 0
 	w.PartWriter = live.NewPartWriter(context.WithoutCancel(ctx), s.streams, stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.writers[stream.Key] = w
-	if time.Since(s.swept) > s.ttl { // a request has a stream, and nobody says when it is over
+	if time.Since(s.swept) > s.ttl { // a request has a stream, and its end is not reported
 		s.swept = time.Now()
 		for key, w := range s.writers {
 			if time.Since(w.used) > 2*w.ttl {
@@ -144,8 +144,8 @@ func (s *EventStore) Append(ctx context.Context, sessionID, streamID string, dat
 	w.mu.Lock() // for patience at most
 	if w.lost == nil {
 		if w.lost = cmp.Or(w.Write(ctx, append([]byte{kind}, data...)), w.Gone()); w.lost != nil {
-			// It may be the last one: tell those who follow elsewhere when the database is
-			// back, and what waits is stored. That ends with the store.
+			// It may be the last one: tell followers in other processes once the database
+			// is back, and what waits is stored. That ends with the store.
 			go func() { _ = w.Fail(context.WithoutCancel(ctx), dropped) }()
 		}
 	}
@@ -162,8 +162,8 @@ func kindOf(data []byte) byte {
 	return event
 }
 
-// flush waits until what was written is stored. If an event was lost, it tells those who
-// follow elsewhere. It holds up nobody.
+// flush waits until what was written is stored. If an event was lost, it tells followers
+// in other processes.
 func (s *EventStore) flush(ctx context.Context, w *writer) error {
 	w.mu.Lock()
 	lost := w.lost
@@ -238,7 +238,7 @@ func (s *EventStore) SessionClosed(ctx context.Context, sessionID string) (err e
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for _, w := range s.remove(sessionID) {
-		// Gone: nothing is left. Conflict: it has failed, or somebody else goes on with it.
+		// Gone: it was deleted. Conflict: it has failed, or another writer goes on with it.
 		if e := w.Finish(ctx); !errors.Is(e, repo.ErrGone) && !errors.Is(e, repo.ErrConflict) {
 			err = errors.Join(err, e)
 		}
@@ -246,7 +246,7 @@ func (s *EventStore) SessionClosed(ctx context.Context, sessionID string) (err e
 	return err
 }
 
-// remove removes the writers of a session, and returns those whose streams others may wait for.
+// remove removes the writers of a session, and returns the ones whose streams others may wait for.
 func (s *EventStore) remove(sessionID string) (open []*writer) {
 	prefix := key(sessionID, "")
 	s.mu.Lock()

@@ -108,7 +108,7 @@ func testInvalid(t *testing.T, w *world) {
 	w.wantStatus(request.Ref, approval.Open)
 }
 
-// Nobody decides but those who are named, or whom the caller lets, byte by byte; and who asks does not, unless allowed.
+// Only people decide that are named, byte by byte, or that the caller admits; the asker decides only if allowed to.
 func testWho(t *testing.T, w *world) {
 	request := w.request()
 	request.Deciders = []string{"bob", "anna", "group:ops"}
@@ -316,7 +316,7 @@ func testTenants(t *testing.T, w *world) {
 	w.wantListed("bob", request.ID)
 }
 
-// Who may write the session's state, such as a tool, can neither approve by that, nor have another text approved.
+// A writer of the session's state, such as a tool, can neither approve by that, nor have another text approved.
 func testChanged(t *testing.T, w *world) {
 	own := repo.Scope{SessionID: w.session}
 	for from, to := range map[string]string{

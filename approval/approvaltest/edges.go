@@ -43,7 +43,7 @@ func testMadeAgain(t *testing.T, w *world) {
 	w.must(w.use(request.Ref, pay))
 }
 
-// An error of the caller's is told, also one that looks as if somebody else was first.
+// An error of the caller's is told, also one that looks as if another writer was first.
 func testHookConflict(t *testing.T, w *world) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // it would go on for ever
 	defer cancel()
@@ -132,7 +132,7 @@ func testZero(t *testing.T, w *world) {
 	}
 }
 
-// Who asks again after the expiry learns of it, also without a plan.
+// Asking again after the expiry reports it, also without a plan.
 func testAskExpired(t *testing.T, w *world) {
 	request := w.request()
 	w.askExpired(request)
@@ -222,7 +222,7 @@ func testForeignPlan(t *testing.T, w *world) {
 	w.wantStage(plan.ID, "execute/processing")
 }
 
-// Who was shown a request decides about that, and not about another one that was asked under its id meanwhile.
+// An answer is about the request that was shown, and not about another one that was asked under its id meanwhile.
 func testShown(t *testing.T, w *world) {
 	before := w.exported()
 	first := w.ask(w.request())

@@ -37,8 +37,7 @@ func (w *world) wantStage(id repo.ID, want string) {
 	}
 }
 
-// A plan that asks while it is processed is claimed by nobody until somebody has decided, in whatever way. Its attempt
-// stays.
+// A plan that asks while it is processed is claimed only after the decision, whatever that is. Its attempt stays.
 func testPlanProcessing(t *testing.T, w *world) {
 	for _, verdict := range []approval.Verdict{approval.Approve, approval.Deny, approval.Withdraw} {
 		plan := w.plan(repo.UseAction{}, repo.PhaseExecute)
@@ -72,7 +71,7 @@ func testPlanProcessing(t *testing.T, w *world) {
 	}
 }
 
-// Who has lost the plan cannot ask for it, and one that has to be asked again waits again.
+// A worker that has lost the plan cannot ask for it, and a plan that has to be asked for again waits again.
 func testPlanQueued(t *testing.T, w *world) {
 	ask := func(request approval.NewRequest) error {
 		return w.store.InTx(t.Context(), func(ctx context.Context, tx repo.Repositories) error {

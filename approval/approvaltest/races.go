@@ -31,7 +31,7 @@ func together(call func(i int) error) []error {
 
 func anybody(context.Context, approval.Request, string) (bool, error) { return true, nil }
 
-// Of 100 who decide at once in different ways one has decided, and the others learn how.
+// If 100 people decide at once in different ways, one decides, and the others learn how.
 func testManyDecide(t *testing.T, w *world) {
 	w.approvals = w.open(approval.Options{MayDecide: anybody})
 	request := w.request()
@@ -66,7 +66,7 @@ func testManyDecide(t *testing.T, w *world) {
 	}
 }
 
-// Two who have both seen an open request decide in different ways: one has decided, as with the naive way both have.
+// Two people that have both seen an open request decide in different ways: one decides. With the naive way both do.
 func testTwoDecide(t *testing.T, w *world) {
 	var both, done sync.WaitGroup
 	both.Add(2)
@@ -197,7 +197,7 @@ func testQuorums(t *testing.T, w *world) {
 	}
 }
 
-// Those who answer the same requests in other orders all get an answer.
+// Callers that answer the same requests in other orders all get a result.
 func testCrossed(t *testing.T, w *world) {
 	w.approvals = w.open(approval.Options{MayDecide: anybody})
 	var refs []approval.Ref

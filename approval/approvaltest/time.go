@@ -11,7 +11,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Who decides after the expiry learns that it is denied, and so does who uses it.
+// A decision after the expiry is refused, and so is a use.
 func testEnded(t *testing.T, w *world) {
 	request, in := w.request(), w.request()
 	w.askExpired(request)
@@ -37,7 +37,7 @@ func testEnded(t *testing.T, w *world) {
 	}
 }
 
-// An approval that nobody has used expires, too; and a plan that waits is due by itself.
+// An unused approval expires, too; and a plan that waits is due by itself.
 func testPassed(t *testing.T, w *world) {
 	if w.advance == nil {
 		t.Skip("the clock cannot be moved")

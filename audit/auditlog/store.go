@@ -6,8 +6,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Store is the part of a store that package audit uses to write in the
-// background, and to prune, hold and seal the trail. Of returns that of a store.
+// Store is the part of a store that package audit uses to write in the background, and to prune,
+// hold and seal the trail. Of returns the Store of a store.
 type Store interface {
 	// Sink opens a sink. Errors: ErrUnavailable, ErrPermission, ErrSchema.
 	Sink(ctx context.Context) (Sink, error)
@@ -17,7 +17,7 @@ type Store interface {
 	// owner of the tables may prune. Further errors: InvalidError for more than
 	// MaxHeldInPrune holds; ErrPermission.
 	Prune(ctx context.Context, prune Prune) (Pruned, error)
-	// Hold protects entries from being pruned: those that are there when it returns
+	// Hold protects entries from being pruned: all entries that exist when it returns
 	// stay, also if a prune is under way. Release ends the hold. Both may be repeated.
 	// In PostgreSQL only the owner of the tables may hold and release. Further errors:
 	// ErrPermission.
@@ -71,8 +71,8 @@ type Log interface {
 	// Checkpoint returns the latest checkpoint. Errors: NotFoundError.
 	Checkpoint(ctx context.Context) (Checkpoint, error)
 	// Strays returns the ids of up to limit entries that are neither sealed nor
-	// waiting to be. Lost returns those of up to limit entries that are waiting to be
-	// sealed but do not exist. Only tampering causes either. Strays reads the whole
+	// waiting to be. Lost returns the ids of up to limit entries that wait to be
+	// sealed but are missing. Only tampering causes either. Strays reads the whole
 	// trail, Lost all that waits.
 	Strays(ctx context.Context, limit int) ([]repo.ID, error)
 	Lost(ctx context.Context, limit int) ([]repo.ID, error)

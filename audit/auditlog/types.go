@@ -8,7 +8,7 @@ import (
 
 // Recorded is the result of recording a batch.
 type Recorded struct {
-	// Written counts the new entries, Known those that were recorded already.
+	// Written counts the new entries, Known the entries that were recorded already.
 	Written, Known int
 }
 

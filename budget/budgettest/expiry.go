@@ -78,7 +78,7 @@ func testSameIDAgain(w *world) {
 	w.hasUsed(limit, 44)
 }
 
-// A call that is begun again after the life of its reservation, which nobody has given back yet, has a life of its own.
+// A call that is begun again after the life of its reservation, which was not given back yet, has a life of its own.
 func testOutlived(w *world) {
 	session, limit := w.session(), tokens("tenant", 10)
 	dead := w.reserve("id", amount(0, 10), limit)
@@ -98,7 +98,7 @@ func testOutlived(w *world) {
 	w.hasUsed(limit, 9)
 }
 
-// What has expired is remembered for a week, and a day. Afterwards nobody can say whether it was settled.
+// What has expired is remembered for a week, and a day. Afterwards it is unknown whether it was settled.
 func testForgotten(w *world) {
 	limit := tokens("tenant", 100)
 	r := w.reserve("id", amount(0, 10), limit)

@@ -13,7 +13,7 @@ import (
 )
 
 // testOverdue: a call is under way until its time and the margin have passed, by the database's clock. An answer that comes later is stored,
-// since nobody else has decided.
+// since there is no other decision.
 func testOverdue(t *testing.T, w *world) {
 	answer, end := w.hangs("a")
 	w.age(t, time.Hour-time.Minute)
@@ -34,7 +34,7 @@ func testOverdue(t *testing.T, w *world) {
 	w.called(1)
 }
 
-// testLateAnswers: an answer that comes after somebody else has decided changes nothing, and its caller learns what is stored.
+// testLateAnswers: an answer after another caller's decision changes nothing, and its caller learns what is stored.
 func testLateAnswers(t *testing.T, w *world) {
 	for call, decided := range map[string]struct {
 		by    func() error

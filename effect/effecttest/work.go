@@ -10,8 +10,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// testWork: a worker that loses its plan while the call is under way leaves the effect unknown, and the worker who has the plan next does not
-// call again, but finds out.
+// testWork: a worker that loses its plan while the call is under way leaves the effect unknown, and the plan's next worker finds out instead
+// of calling again.
 func testWork(t *testing.T, w *world) {
 	action := repo.NewAction{Name: "refund", ActionDefinition: repo.ActionDefinition{Reusable: true, MaxAttempts: 5}}
 	if _, err := w.store.Actions().Create(t.Context(), action); err != nil {

@@ -70,7 +70,7 @@ func (c client) do(ctx context.Context, method, path string, body []byte) (answe
 	return answer, response.StatusCode, err
 }
 
-// checkReceipt returns an error if an answer is not the receipt of a refund: then nobody knows what was done.
+// checkReceipt returns an error if an answer is not the receipt of a refund: then the outcome is unknown.
 func checkReceipt(answer []byte) error {
 	var r receipt
 	if json.Unmarshal(answer, &r) != nil || r.ID == 0 || r.Cents <= 0 || r.Fee < 0 || r.Made.IsZero() {

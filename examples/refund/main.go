@@ -141,8 +141,8 @@ func (s *service) decide(ctx context.Context, verdict approval.Verdict) error {
 	return err
 }
 
-// resolve is for a person who has looked at the provider's books for a refund that is unknown: its receipt, or "lost" if it
-// was not made, and will not be.
+// resolve stores what the provider's books say about an unknown refund: its receipt, or "lost" if it was not made, and will
+// not be.
 func (s *service) resolve(ctx context.Context, id, receipt string) error {
 	session, err := s.store.Sessions().Find(ctx, repo.SessionKey{Key: customer})
 	if err != nil {

@@ -84,18 +84,18 @@ func report(ctx context.Context, store repo.Store, claimed repo.ClaimedPlan) err
 		fmt.Println("report for", customer, "failed")
 		return errors.New("the printer is on fire")
 	}
-	err := store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
+	var done repo.StateValue
+	err := store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) (err error) {
 		cause := repo.Cause{Version: plan.Version, Fence: claimed.Lease.Fence}
 		if _, err := tx.Plans().Transition(ctx, plan.ID, repo.TransitionComplete, cause); err != nil {
 			return err
 		}
-		_, err := tx.State().Change(ctx, []repo.StateChange{{Scope: counters, Key: "done", Op: repo.StateIncrement, By: 1}})
+		if _, err := tx.State().Change(ctx, []repo.StateChange{{Scope: counters, Key: "done", Op: repo.StateIncrement, By: 1}}); err != nil {
+			return err
+		}
+		done, err = tx.State().Get(ctx, counters, "done")
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	done, err := store.State().Get(ctx, counters, "done")
 	if err == nil {
 		fmt.Printf("report for %s is done, %s in all\n", customer, done.Value)
 	}

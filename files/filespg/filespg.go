@@ -24,16 +24,16 @@ const rowBytes, maxRows, firstRows = 7900, 133, 8
 const maxRemoved = 10_000
 
 // Blobs implements files.Blobs. Each call has a connection for one statement at a time, of whose bytes it holds about
-// three copies in memory, and no transaction lasts longer than one. Errors: repo.ErrUnavailable for those of the
-// database.
+// three copies in memory, and no transaction lasts longer than one. Errors: repo.ErrUnavailable for the database's
+// errors.
 type Blobs struct {
 	pool    *pgxpool.Pool
 	queries *db.Queries
 	buffers sync.Pool // of pointers to maxRows rows
 }
 
-// New returns blobs in the database of a pool, which has to be that of the store with which package files uses them,
-// such as agentstore.Store.Pool: a chunk is on the disk only when what the store commits later is. Errors:
+// New returns blobs in the database of a pool, which has to be the pool of the store with which package files uses
+// them, such as agentstore.Store.Pool: a chunk is on the disk only when what the store commits later is. Errors:
 // InvalidError.
 func New(pool *pgxpool.Pool) (*Blobs, error) {
 	if pool == nil {
@@ -103,9 +103,9 @@ func (b *Blobs) Get(ctx context.Context, key string, offset int64) (io.ReadClose
 	return r, err
 }
 
-// reader has what is left of some rows.
+// reader has the rest of some rows.
 type reader struct {
-	ctx   context.Context //nolint:containedctx // that of Get
+	ctx   context.Context //nolint:containedctx // Get's
 	blobs *Blobs
 	at    db.FileChunksGetParams
 	data  []byte

@@ -76,7 +76,7 @@ func testForeignTransfer(w *world) {
 	w.clean(2)
 }
 
-// Whoever writes the state of a session gets no bytes that it does not have.
+// A writer of a session's state gets no bytes that the session does not have.
 func testForged(w *world) {
 	a, b := files.OfSession(w.session()), w.session()
 	secret, own := w.save(a, "f", "secret"), w.save(files.OfSession(b), "g", "own")

@@ -1,8 +1,8 @@
 // Package ctxio makes readers and writers respect a context.
 //
 // A Read or Write that blocks cannot be interrupted. So it runs in a separate goroutine,
-// with a buffer that nobody else uses. When the context ends, the call returns, and
-// leaves only that goroutine, which ends when the Read or Write returns.
+// with a buffer of its own. When the context ends, the call returns, and leaves only
+// that goroutine, which ends when the Read or Write returns.
 package ctxio
 
 import (

@@ -1,5 +1,5 @@
-// Package events knows the types of events of the audit trail: those that every store knows,
-// and those that an application has registered in this process (package audit).
+// Package events knows the types of events of the audit trail: the ones that every store
+// knows, and the ones that an application has registered in this process (package audit).
 package events
 
 import (

@@ -71,8 +71,8 @@ func (s *spool) reader() (io.Reader, error) {
 	return spooled{s.file}, nil
 }
 
-// spooled marks the errors of reading the file, as distinct from those of the
-// document.
+// spooled marks the errors of reading the file, as distinct from the
+// document's errors.
 type spooled struct{ file *os.File }
 
 func (s spooled) Read(p []byte) (int, error) {
@@ -158,9 +158,9 @@ func (b *Buffered) Reader() (*Reader, error) {
 	return NewReader(r)
 }
 
-// StateBuffer holds a session's own state while it is exported, so that it is that of
-// one moment, however slowly the document is written. Like Buffer it bounds memory. The
-// zero value is empty; the caller closes it.
+// StateBuffer holds a session's own state while it is exported, so that it is the state
+// of one moment, however slowly the document is written. Like Buffer it bounds memory.
+// The zero value is empty; the caller closes it.
 type StateBuffer struct {
 	spool
 	lines

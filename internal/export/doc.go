@@ -18,15 +18,15 @@ const schemaVersion = 1
 // maxLinkedPlans bounds linked_plan_ids, which both sides hold in memory.
 const maxLinkedPlans = 100_000
 
-// maxBase bounds a fork's base, and with it where its sequences begin: nobody appends as many
-// messages as there is room for above it.
+// maxBase bounds a fork's base, and with it where its sequences begin: there is room above it
+// for more messages than any session gets.
 const maxBase = 1 << 62
 
 // sourceSize is how much is read and written at once.
 const sourceSize = 64 << 10
 
-// maxLine bounds a line before it is in memory. The longest is that of a message whose
-// content consists of control characters, each an escape of six bytes, and whose metadata
-// of line breaks, each of two.
+// maxLine bounds a line before it is in memory. The longest has a message whose content
+// consists of control characters, each an escape of six bytes, and whose metadata of line
+// breaks, each of two.
 var maxLine = 6*repo.MaxContentBytes + base64.StdEncoding.EncodedLen(repo.MaxPayloadBytes) +
 	2*repo.MaxMetadataBytes + sourceSize

@@ -74,7 +74,7 @@ const (
 
 // History says of a session whose messages are not one row which branch is its transcript, and where a fork begins.
 type History struct {
-	// Base is the first sequence of a fork's own: the messages before it are those of the
+	// Base is the first sequence of a fork's own: the messages before it are from the
 	// transcript that was forked. 0: it is no fork.
 	Base int64 `json:"base,omitzero"`
 	// Head is what the next message follows. Nil: the one before it.

@@ -328,13 +328,13 @@ func (r *Reader) readNext() (message repo.Message, err error) {
 	message.Follows, message.Kind = follows, m.Kind
 	if bare := rules.Redacted(message); m.Kind == repo.KindRedacted && !rules.IsRedaction(message) &&
 		(m.Content != bare.Content || m.Payload != nil || m.Tokens != 0) {
-		return message, r.fault(place, "kind", "is that of redacted messages, but there is more of it", nil)
+		return message, r.fault(place, "kind", "is reserved for redacted messages, but the message has more", nil)
 	}
 	return message, nil
 }
 
-// checkFollows returns what the message follows: those below the base are one transcript,
-// and the others follow any one before.
+// checkFollows returns what the message follows: messages below the base are one
+// transcript, and the others follow any one before.
 func (r *Reader) checkFollows(place string, m *messageRecord) (follows int64, err error) {
 	follows = m.Sequence - 1
 	if m.Follows != nil {
@@ -360,7 +360,7 @@ func (r *Reader) checkFollows(place string, m *messageRecord) (follows int64, er
 	return follows, nil
 }
 
-// has reports whether a sequence is -1, or that of a message that was read.
+// has reports whether a sequence is -1, or a message's that was read.
 func (r *Reader) has(sequence int64) bool {
 	_, isSeen := slices.BinarySearchFunc(r.seen, sequence, func(seen [2]int64, sequence int64) int {
 		switch {
@@ -438,7 +438,7 @@ func (r *Reader) readValue() (value repo.StateValue, err error) {
 	case v.Key <= r.key:
 		return value, r.fault(place, "key", "is not greater than the one before", nil)
 	case v.Version < 1 || v.Version > r.stateVersion:
-		return value, r.fault(place, "version", "is not between 1 and that of the state", nil)
+		return value, r.fault(place, "version", "is not between 1 and the state's version", nil)
 	}
 	r.values, r.key = r.values+1, v.Key
 	return repo.StateValue{Key: v.Key, Value: raw, Version: v.Version, UpdatedAt: v.UpdatedAt.Time}, nil
@@ -453,7 +453,7 @@ func (r *Reader) readChecksum(line []byte) error {
 	case !bytes.HasPrefix(line, []byte(checksumBegin)):
 		return r.fault("", "", notWritten, nil)
 	case !bytes.Equal(line, want):
-		return r.fault(place, "", "is not that of the document, which was changed or damaged", nil)
+		return r.fault(place, "", "does not match the document, which was changed or damaged", nil)
 	}
 	_, err := r.source.ReadByte()
 	if err == nil {

@@ -59,7 +59,7 @@ func TestStateFaults(t *testing.T) {
 	}
 }
 
-// The state follows the messages: nobody takes a document for whole who skips them.
+// The state follows the messages: a reader that skips them finds the document incomplete.
 func TestValuesFollowMessages(t *testing.T) {
 	reader, err := export.NewReader(strings.NewReader(encodeAll(t, contentOf(9, stateOf(`1`)))))
 	if err != nil {

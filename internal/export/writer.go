@@ -12,8 +12,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// ErrIncomplete means that the messages given to a Writer are not those of the
-// session, 0 to MessageCount-1 in order (for a fork: see History.Base), so that it wrote no complete document.
+// ErrIncomplete means that the messages given to a Writer are not the session's messages 0 to MessageCount-1
+// in order (for a fork: see History.Base), so that it wrote no complete document.
 var ErrIncomplete = errors.New("export is incomplete")
 
 // Writer writes one document: NewWriter, Write for each message in order, BeginState
@@ -31,7 +31,7 @@ type Writer struct {
 	last     int64
 	hasState bool
 	err      error
-	// message and follows are those that are being written.
+	// message and follows are being written.
 	message messageRecord
 	follows int64
 }

@@ -52,6 +52,6 @@ func has(ctx context.Context, is func(*mark) bool) bool {
 func Error() error {
 	return &repo.InvalidError{
 		Field:  "context",
-		Reason: "is that of a transaction of this store: use the repositories that InTx passes",
+		Reason: "belongs to a transaction of this store: use the repositories that InTx passes",
 	}
 }

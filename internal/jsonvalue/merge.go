@@ -27,7 +27,7 @@ func Merge(dst, object, patch []byte) ([]byte, error) {
 type change struct {
 	name []byte // as it is written, with its quotes
 	text []byte // the value, as it is written
-	// isObject, members and byName are those of an object.
+	// isObject, members and byName are for an object.
 	isObject bool
 	members  []*change
 	byName   map[string]*change

@@ -1,11 +1,11 @@
 // Package limits has the limits that all stores check before anything reaches the
-// database. The contract (package repo) names those that callers need, and says the
-// numbers of the others.
+// database. The contract (package repo) names the ones that callers need, and says
+// the numbers of the others.
 package limits
 
 import "time"
 
-// PlacesNamespace is the namespace in which a spread keeps in which shard the others are. Nobody else's data are in it.
+// PlacesNamespace is the namespace in which a spread keeps the shards of the others. It has only these data.
 const PlacesNamespace = "agentstore.places"
 
 // Sizes are in bytes of UTF-8.
@@ -85,7 +85,7 @@ const (
 	DefaultSweep = 100
 	MaxSweep     = 1000
 	// ExpiredGrace is for how long a claim has expired that a sweep ends: until then it is left to
-	// those who claim.
+	// claims.
 	ExpiredGrace = 10 * time.Second
 	// MaxPriority is the highest priority of a plan.
 	MaxPriority = 3

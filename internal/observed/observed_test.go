@@ -38,7 +38,7 @@ func TestConformance(t *testing.T) {
 		return store{observed.Store(below, deaf{}), below}
 	}
 	if os.Getenv("AGENTSTORE_TEST_FULL") != "" {
-		repotest.Run(t, open) // in real time, as a store of somebody else
+		repotest.Run(t, open) // in real time, as a foreign store
 		return
 	}
 	repotest.RunRepositories(t, repotest.InTx(open), repotest.Bubbles())

@@ -49,9 +49,9 @@ func ReadPlace(row interface{ Scan(into ...any) error }) (p Place, err error) {
 	return p, nil
 }
 
-// Check refuses a search_path whose first schema does not exist. New tables would be
-// created in a later one, perhaps as a second copy of those in the intended schema. It
-// also refuses a path on which the version table is in another schema than new tables.
+// Check refuses a search_path whose first schema does not exist. New tables would be created in a
+// later one, perhaps as a second copy of the ones in the intended schema. It also refuses a path on
+// which the version table is in another schema than new tables.
 func (p Place) Check() error {
 	switch first := p.First(); {
 	case p.current == "":
@@ -114,7 +114,7 @@ func CheckSchemaName(name string) string {
 }
 
 // PinSchema makes the schema the whole search_path in the startup message, which
-// overrides that of the role, the database and the server. If name is empty it uses the
+// overrides the role's, the database's and the server's. If name is empty it uses the
 // search_path in the parameters, if that is a single schema, so that both ways to ask
 // for a schema have the same effect. It reports false if the parameters ask for another.
 func PinSchema(parameters map[string]string, name string) bool {

@@ -31,8 +31,8 @@ func (e *Error) Error() string {
 // Is makes errors.Is(err, ErrSetting) true.
 func (e *Error) Is(target error) bool { return target == ErrSetting }
 
-// pinned are settings for the startup message, which PgBouncer also accepts there and
-// keeps for each client. They override those of the role, the database and the server.
+// pinned are settings for the startup message, which PgBouncer also accepts there and keeps for
+// each client. They override the settings of the role, the database and the server.
 var pinned = map[string]string{
 	"client_encoding":             "UTF8",
 	"DateStyle":                   "ISO, MDY",

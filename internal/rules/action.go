@@ -20,7 +20,7 @@ import (
 func NormalizeAction(view string, a repo.NewAction) (repo.ActionName, repo.ActionDefinition, error) {
 	parsed, err := repo.ParseActionName(actionInView(view, a.Name))
 	err = cmp.Or(err, invalidIf(!IsInView(view, parsed.Namespace), "action",
-		"has a namespace that is not that of the store"))
+		"has another namespace than the store"))
 	if err = cmp.Or(err, checkNames(name{"created_by", a.CreatedBy})); err != nil {
 		return repo.ActionName{}, repo.ActionDefinition{}, err
 	}

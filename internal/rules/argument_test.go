@@ -222,7 +222,7 @@ func TestPatternCosts(t *testing.T) {
 		arguments, given = append(arguments, argument), append(given, argument.Name, long(4000))
 	}
 	_, err := rules.Bind(t.Context(), define(arguments...), values(given...))
-	wantInvalid(t, err, "arguments.a1", "those before it")
+	wantInvalid(t, err, "arguments.a1", "the ones before it")
 	if _, err := rules.Bind(t.Context(), define(arguments...), values(given[:2]...)); err != nil {
 		t.Error(err)
 	}

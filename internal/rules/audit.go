@@ -88,7 +88,7 @@ func NormalizeEntries(view string, entries []repo.AuditEntry) ([]repo.AuditEntry
 // after that.
 type HiddenField struct{ Line, Value, Erased string }
 
-// HiddenFields are those of an entry, in the order of its salts.
+// HiddenFields are an entry's hidden fields, in the order of its salts.
 func HiddenFields(e repo.AuditEntry) [4]HiddenField {
 	return [4]HiddenField{
 		{"agentstore/audit actor 1\n", e.Actor, ""},

@@ -34,7 +34,7 @@ func held(list []string, id repo.ID) bool {
 func ParsePruneDetails(details json.RawMessage) (auditlog.PruneDetails, error) {
 	var d auditlog.PruneDetails
 	if err := json.Unmarshal(details, &d); err != nil || d.Before.IsZero() {
-		return auditlog.PruneDetails{}, invalid("details", "are not those of a prune")
+		return auditlog.PruneDetails{}, invalid("details", "are not of a prune")
 	}
 	slices.Sort(d.Held.Plans)
 	slices.Sort(d.Held.Sessions)

@@ -20,9 +20,9 @@ type Mark struct{ Sequence, Follows int64 }
 // Tree is what Branches needs of a session to find the messages that follow the same one, Parent.
 type Tree struct {
 	Parent int64
-	// Base is the session's first sequence, Next its next one, and Head that of the transcript's last message.
+	// Base is the session's first sequence, Next its next one, and Head the transcript's last one.
 	Base, Next, Head int64
-	// Inherited is the message that follows Parent among those that a fork has of others. Negative: none.
+	// Inherited is the message that follows Parent among a fork's inherited ones. Negative: none.
 	Inherited int64
 	// Marks are the session's own behind Parent, ascending.
 	Marks []Mark
@@ -129,10 +129,10 @@ func Forked(view string, given repo.NewSession, chosen, same bool, stored ...rep
 	return found, err
 }
 
-// ImportForked is the error of a restoration of a session whose forks have messages of the one that was deleted.
+// ImportForked is the error of a restoration of a session whose forks have messages of the deleted one.
 func ImportForked(id repo.ID) error {
 	return &repo.ImportError{
-		Field: "session.id", Reason: "is that of a session whose forks exist",
+		Field: "session.id", Reason: "belongs to a session whose forks exist",
 		Err: &repo.ExistsError{Kind: "session", ID: id, Field: "fork"},
 	}
 }

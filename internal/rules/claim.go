@@ -127,13 +127,13 @@ func IsBusy(p repo.Plan) bool {
 	return p.State == repo.PlanQueued || p.State == repo.PlanProcessing
 }
 
-// IsOpen reports whether a plan has work to come: it is busy, or complete and waits for somebody who begins its next
-// phase. Nothing deletes it for its age, nor its session.
+// IsOpen reports whether a plan has work to come: it is busy, or complete and waits until its next phase is begun.
+// It is never deleted for its age, nor is its session.
 func IsOpen(p repo.Plan) bool {
 	return IsBusy(p) || p.State == repo.PlanComplete
 }
 
-// PlanIsBusy is the error of deleting a plan because of one that is.
+// PlanIsBusy is the error of deleting a plan because of a busy one.
 func PlanIsBusy(id repo.ID) error {
 	return &repo.RefusedError{Kind: "plan", ID: id, Reason: "is queued or processing, or waits for its next phase"}
 }
@@ -144,7 +144,7 @@ func DeletedDetails(p repo.Plan) json.RawMessage {
 		p.Version)
 }
 
-// DeadlineOf returns that of a new plan: its age counts since it is due.
+// DeadlineOf returns the deadline of a new plan: its age counts since it is due.
 func DeadlineOf(p repo.Plan, age time.Duration) time.Time {
 	if due := p.NotBefore; age > 0 && due.After(p.CreatedAt) {
 		return later(due, age)
@@ -167,7 +167,7 @@ func Overdue(p repo.Plan) (_ repo.Plan, reason string) {
 	return p, p.ErrorMessage
 }
 
-// LimitList checks a page of limits, which are ordered by namespace and action. Those of a view are another list.
+// LimitList checks a page of limits, which are ordered by namespace and action. A view's limits are another list.
 func LimitList(view string, page repo.Page) (List[struct{}, repo.PlanLimit, repo.PlanLimit], error) {
 	placeOf := func(last repo.PlanLimit) repo.PlanLimit {
 		return repo.PlanLimit{Namespace: last.Namespace, Action: last.Action}
@@ -188,8 +188,8 @@ func SelectsClaim(c repo.Claim, namespace string, phase repo.Phase, action strin
 			strings.HasPrefix(own, "/") && slices.Contains(c.Actions, own))
 }
 
-// Expired returns the plan as it is when its claim has expired, and why, which names nobody: it is
-// queued for another attempt, or errored after the last one.
+// Expired returns the plan as it is when its claim has expired, and why, without the owner's name:
+// it is queued for another attempt, or errored after the last one.
 func Expired(p repo.Plan) (_ repo.Plan, reason string) {
 	reason = fmt.Sprintf("the claim expired in attempt %d", p.Attempt)
 	p.Version++

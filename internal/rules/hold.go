@@ -17,13 +17,13 @@ func DeleteIf(conditions []repo.DeleteIf) (all repo.DeleteIf, err error) {
 		case c.Version < 0:
 			return all, invalid(at("conditions", i)+".version", "is negative")
 		case c.Version > 0 && all.Version > 0 && c.Version != all.Version:
-			return all, invalid(at("conditions", i)+".version", "is not that of the one before")
+			return all, invalid(at("conditions", i)+".version", "differs from the condition before")
 		}
 		all.Version = max(all.Version, c.Version)
 		c.IdleSince = c.IdleSince.Truncate(time.Microsecond) // as it is stored
 		if c.Messages != nil {
 			if all.Messages != nil && *c.Messages != *all.Messages {
-				return all, invalid(at("conditions", i)+".messages", "is not that of the one before")
+				return all, invalid(at("conditions", i)+".messages", "differs from the condition before")
 			}
 			all.Messages = new(*c.Messages)
 		}
@@ -41,7 +41,7 @@ type InUse string
 // What a session is in use by.
 const (
 	InUseByPlan   InUse = "plan"   // one in the tree of a plan that the session is linked to IsOpen
-	InUseByLease  InUse = "lease"  // somebody holds the session's (repo.LeaseOfSession)
+	InUseByLease  InUse = "lease"  // the session's (repo.LeaseOfSession) is held
 	InUseByStream InUse = "stream" // one of the session's is open, and has not expired
 )
 
@@ -95,11 +95,11 @@ func CheckLegalHold(view string, h repo.LegalHold, releasing bool) error {
 		checkText("hold.owner", h.Owner, limits.MaxUserIDBytes),
 		invalidIf(!releasing && h.Reason == "", "hold.reason", "is empty"),
 		checkText("hold.reason", h.Reason, 64<<10),
-		invalidIf(h.Namespace != "" && !IsInView(view, h.Namespace), "hold.namespace", "is not that of the store"),
+		invalidIf(h.Namespace != "" && !IsInView(view, h.Namespace), "hold.namespace", "is not the store's"),
 	)
 }
 
-// HoldList checks a page of holds, or those of a view, whose places are those of holds without anything else.
+// HoldList checks a page of holds, or of a view's holds, whose places have only holds.
 func HoldList(view string, page repo.Page) (List[struct{}, repo.LegalHold, repo.LegalHold], error) {
 	return newList(nil, struct{}{}, page, repo.LegalHold{}, PlaceOfHold, InView(view, "holds"))
 }
@@ -115,8 +115,8 @@ func CompareHolds(a, b repo.LegalHold) int {
 		a.SessionID.Compare(b.SessionID))
 }
 
-// HeldMessages is the error of an erasure of a session whose messages a hold keeps: its own, or that of a fork which
-// has them.
+// HeldMessages is the error of an erasure of a session whose messages a hold keeps: its own hold, or a hold of a
+// fork which has them.
 func HeldMessages(id repo.ID) error {
 	return &repo.RefusedError{Kind: "hold", ID: id, Reason: "has messages that a legal hold keeps"}
 }

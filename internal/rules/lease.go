@@ -50,8 +50,8 @@ func WithoutSlot(name string) string {
 	return name
 }
 
-// OpenSlots returns the slots that the owner may acquire: the one that it holds (owned), or else those that
-// nobody holds. held has those that somebody holds. Errors: LeaseConflictError.
+// OpenSlots returns the slots that the owner may acquire: the one that it holds (owned), or else the free
+// ones. held has the slots that are held. Errors: LeaseConflictError.
 func OpenSlots(l repo.NewLease, held map[repo.LeaseKey]repo.Lease) (open []repo.LeaseKey, owned bool, err error) {
 	var first *repo.Lease
 	for _, key := range SlotsOf(l) {
@@ -85,7 +85,7 @@ func CheckLease(l repo.Lease) error {
 // CheckLeaseOwner checks the owner whose leases are to be released.
 func CheckLeaseOwner(owner string) error { return checkOwner(owner) }
 
-// NamesID reports whether a key is that of a session or a plan, and its name the id. All views share it.
+// NamesID reports whether a key is a session's or a plan's, and its name the id. All views share it.
 func NamesID(key repo.LeaseKey) bool {
 	return key.Kind == repo.LeaseOfSession || key.Kind == repo.LeaseOfPlan
 }
@@ -132,14 +132,14 @@ func RenewedLease(l repo.Lease, stored *repo.Lease, now time.Time, ttl time.Dura
 	return prolonged(*stored, now.Add(ttl)), nil
 }
 
-// prolonged never shortens a lease: its owner may have another holder, who counts on
-// what was promised.
+// prolonged never shortens a lease: its owner may have another holder, which counts
+// on what was promised.
 func prolonged(l repo.Lease, expiresAt time.Time) repo.Lease {
 	l.ExpiresAt = slices.MaxFunc([]time.Time{l.ExpiresAt, expiresAt}, time.Time.Compare)
 	return l
 }
 
-// LeaseConflict returns the error of a lease that somebody else holds.
+// LeaseConflict returns the error of a lease that another owner holds.
 func LeaseConflict(held repo.Lease) error {
 	return &repo.LeaseConflictError{Key: held.Key, Holder: held.Owner, Fence: held.Fence, ExpiresAt: held.ExpiresAt}
 }
@@ -150,7 +150,7 @@ func LeaseLost(l repo.Lease) error {
 }
 
 // LeaseList checks a page of leases, which are ordered by the bytes of their kinds, then
-// names. Those of a view are other lists.
+// names. A view's leases are other lists.
 func LeaseList(view string, f repo.LeaseFilter, page repo.Page) (list List[repo.LeaseFilter, repo.LeaseKey, repo.Lease],
 	err error,
 ) {

@@ -11,7 +11,7 @@ import (
 // What is decided about a turn, by both stores, over rows that the store has locked and read: Again first, and then
 // Add.
 
-// RedactedDigest is that of a turn with a message that is redacted: by the true one what it said could be guessed.
+// RedactedDigest is the digest of a turn with a redacted message: by the true one what it said could be guessed.
 var RedactedDigest [sha256.Size]byte
 
 // Again reports whether a turn is stored already: under its key, with a digest (nil: nothing is), or, if it has none,
@@ -46,8 +46,8 @@ type TurnRows struct {
 	Usage      repo.Usage
 	Budget     *repo.Cost
 	AddedUsage *repo.Usage
-	// Versions are those of State.Scopes, and Values those of the keys of State.Changes (nil: there is none), in their
-	// order.
+	// Versions are the versions of State.Scopes, and Values the values of the keys of State.Changes (nil: there is
+	// none), in their order.
 	Versions []int64
 	Values   []*repo.StateValue
 	// Now is the time of the change.

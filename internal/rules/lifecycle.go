@@ -176,7 +176,7 @@ func DelayOf(moved repo.Plan, transition repo.Transition, cause repo.Cause) time
 // cancels the descendants of a cancelled plan, and checks the parent
 // (NeedsLiveParent). Errors: TransitionConflictError, LimitExceededError.
 func Moved(p repo.Plan, transition repo.Transition, cause repo.Cause) (_ repo.Plan, moves bool, _ error) {
-	if cause.Version != 0 && cause.Version != p.Version { // also if it is there: somebody else has moved it
+	if cause.Version != 0 && cause.Version != p.Version { // also if it is there: another writer has moved it
 		return p, false, Refuse(p, transition, cause)
 	}
 	to, allowed := Next(p, transition)
@@ -199,7 +199,7 @@ func Moved(p repo.Plan, transition repo.Transition, cause repo.Cause) (_ repo.Pl
 			to.State = repo.PlanQueued
 		}
 	case repo.TransitionResume, repo.TransitionRevert, repo.TransitionExecute, repo.TransitionApply:
-		p.Deadline = time.Time{} // somebody wants it now
+		p.Deadline = time.Time{} // it is wanted now
 	}
 	if to.State == repo.PlanQueued && !p.Deadline.IsZero() && cause.Delay > 0 { // or it would never run
 		p.Deadline = later(p.Deadline, cause.Delay)

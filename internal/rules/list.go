@@ -119,7 +119,7 @@ func SessionList(f repo.SessionFilter, page repo.Page) (list List[repo.SessionFi
 	)
 	placeOf := func(last repo.Session) Place { return Place{CreatedAt: last.CreatedAt, ID: last.ID} }
 	key := []string{"sessions", f.Namespace, f.Actor, f.CreatedFrom.String(), f.CreatedBefore.String()}
-	if f.Owner != "" { // without one, cursors are those of libraries that know no owner
+	if f.Owner != "" { // without one, cursors are as of libraries that know no owner
 		key = append(key, f.Owner)
 	}
 	return newList(err, f, page, Place{CreatedAt: endOfTime}, placeOf, key...)

@@ -68,7 +68,7 @@ func normalizeMessage(m *repo.NewMessage) error {
 		normalizeObject("metadata", &m.Metadata),
 		invalidIf(isBlank(m), "content", "is empty"),
 		checkNames(name{"kind", m.Kind}),
-		invalidIf(m.Kind == repo.KindRedacted, "kind", "is that of redacted messages"),
+		invalidIf(m.Kind == repo.KindRedacted, "kind", "is reserved for redacted messages"),
 		checkText("call_id", m.CallID, limits.MaxUserIDBytes),
 		invalidIf(m.Tokens < 0 || m.Tokens > math.MaxInt32, "tokens", "is negative, or above 2^31-1"),
 		checkNames(name{"counter", m.Counter}),

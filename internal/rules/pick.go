@@ -51,7 +51,7 @@ func PlanBytes(p repo.Plan) int {
 // was lowered.
 type Rooms map[repo.PlanLimit]int
 
-// limitsOf returns the limits that count a candidate, that of its action first.
+// limitsOf returns the limits that count a candidate, its action's first.
 func (r Rooms) limitsOf(c Candidate) (keys []repo.PlanLimit) {
 	for _, action := range []string{c.Action, ""} {
 		key := repo.PlanLimit{Namespace: c.Namespace, Action: action}
@@ -95,9 +95,8 @@ type Choice struct {
 func (c *Choice) IsFull() bool { return c.full || len(c.Taken) >= c.Most }
 
 // Pick puts the candidates into the order in which they are taken, and returns how many are: as many as the limits and
-// the bound of an answer's bytes allow. Those whose claims have expired come first. Then the namespaces take turns,
-// each with its plans by priority and by how long they have waited. Behind those that are allowed are those that limits
-// do not allow.
+// the bound of an answer's bytes allow. Plans with expired claims come first. Then the namespaces take turns, each with
+// its plans by priority and by how long they have waited. Plans that limits do not allow are behind the allowed ones.
 func (c *Choice) Pick() (order []Candidate, most int) {
 	place := map[string]int{}
 	for i, namespace := range c.Turns {
@@ -170,7 +169,7 @@ func (c *Choice) bytes() (bytes int) {
 	return bytes
 }
 
-// Try is a list of candidates, of which the first ones that nobody has locked are taken, so many.
+// Try is a list of candidates, of which the first ones that are unlocked are taken, so many.
 type Try struct {
 	Of   []Candidate
 	Most int
@@ -214,8 +213,8 @@ func (c *Choice) Tries() (tries []Try) {
 	return tries
 }
 
-// Settle takes the candidates of a try that were locked, which are in its order. Those before them were locked by
-// others, and so were all others, if there are fewer than the try is for.
+// Settle takes the candidates of a try that were locked, which are in its order. The ones before them were locked
+// by others, and so were all others, if there are fewer than the try is for.
 func (c *Choice) Settle(try Try, locked []repo.ID) {
 	tried := try.Of
 	if len(locked) == try.Most {

@@ -123,7 +123,7 @@ func CutRead(read repo.ReadSessions, count, bytes int, sizeOf func(i int) int) (
 	return taken, bytes
 }
 
-// Taken returns those of some messages that are to be read, of which count are taken.
+// Taken returns the messages that are to be read, of which count are taken.
 func Taken[Message any](read repo.ReadSessions, messages []Message, count int) []Message {
 	if read.Last > 0 {
 		return messages[len(messages)-count:]

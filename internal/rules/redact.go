@@ -32,7 +32,7 @@ type Redactable struct {
 	Foreign  bool // the owner is, or was, of another namespace than the view
 }
 
-// Redactions returns what is to be redacted of which session. found are those that there are of the sequences.
+// Redactions returns what is to be redacted of which session. found are the messages that exist of the sequences.
 func Redactions(id repo.ID, sequences []int64, found []Redactable) (map[repo.ID][]int64, error) {
 	bySequence, of := make(map[int64]Redactable, len(found)), map[repo.ID][]int64{}
 	for _, m := range found {
@@ -53,8 +53,8 @@ func Redactions(id repo.ID, sequences []int64, found []Redactable) (map[repo.ID]
 	return of, nil
 }
 
-// RedactionNews is what followers are told: those of each session whose messages are redacted of its own ones, and
-// those of the session for which it was asked of all.
+// RedactionNews is what followers are told: for each session the sequences of its own redacted messages, and for
+// the session that was asked for all.
 func RedactionNews(id repo.ID, of map[repo.ID][]int64) map[repo.ID][]int64 {
 	told := maps.Clone(of)
 	told[id] = slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(of))...)))

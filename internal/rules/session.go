@@ -81,7 +81,7 @@ func StoredSession(s repo.NewSession, createdAt, updatedAt time.Time) repo.Sessi
 
 // FoundSession returns the result of creating the normalized s if sessions with its id or
 // its key are stored: one of them if s accepts it. chosen: the caller chose the id.
-// Otherwise nobody else knows it, and a session that has it was created by an earlier
+// Otherwise it is known only here, and a session that has it was created by an earlier
 // attempt. Errors: ExistsError.
 func FoundSession(view string, s repo.NewSession, chosen bool, stored ...repo.Session) (repo.Session, error) {
 	found := stored[0]
@@ -233,7 +233,7 @@ func ImportTaken(session repo.Session, stored repo.ID) error {
 // ImportDeleted returns the error of an import that does not restore, of a session that was
 // deleted.
 func ImportDeleted(id repo.ID) error {
-	return &repo.ImportError{Field: "session.id", Reason: "is that of a deleted session", Err: SessionDeleted(id)}
+	return &repo.ImportError{Field: "session.id", Reason: "belongs to a deleted session", Err: SessionDeleted(id)}
 }
 
 // MessageTwice returns the error of an import with two messages of one id.

@@ -17,8 +17,8 @@ import (
 
 // StateChanges are the checked changes and conditions of one call.
 type StateChanges struct {
-	// Scopes are those that the call changes or has a condition on, in the order of
-	// CompareScopes.
+	// Scopes are the scopes that the call changes or has a condition on, in the
+	// order of CompareScopes.
 	Scopes []StateScope
 	// Changes are in the caller's order. Each has its scope and its Op.
 	Changes []repo.StateChange
@@ -34,7 +34,7 @@ type StateScope struct {
 }
 
 // CompareScopes has the order in which every writer locks scopes, so that no two wait for
-// each other: those of sessions by their ids, and then the shared ones by their names.
+// each other: sessions' scopes by their ids, and then the shared ones by their names.
 func CompareScopes(a, b repo.Scope) int {
 	return cmp.Or(strings.Compare(a.Name, b.Name), a.SessionID.Compare(b.SessionID))
 }
@@ -75,7 +75,7 @@ func NormalizeStateChanges(own repo.ID, changes []repo.StateChange,
 	)
 }
 
-// stateScopes are those that changes and conditions of one call name.
+// stateScopes are the scopes that changes and conditions of one call name.
 type stateScopes struct {
 	own repo.ID // see NormalizeStateChanges
 	of  map[repo.Scope]*StateScope
@@ -283,7 +283,7 @@ func checkScopeName(field, name string) error {
 	return cmp.Or(invalidIf(name == "", field, "is empty"), checkText(field, name, limits.MaxScopeBytes))
 }
 
-// StateFilter selects the keys of a list: those at or after Prefix and before End.
+// StateFilter selects the keys of a list: at or after Prefix and before End.
 type StateFilter struct {
 	Scope  repo.Scope
 	Prefix string
@@ -292,7 +292,7 @@ type StateFilter struct {
 	End string
 }
 
-// StateList checks a page of a scope's keys, which are ordered by their bytes. Those of a view are other lists.
+// StateList checks a page of a scope's keys, which are ordered by their bytes. A view's keys are other lists.
 func StateList(view string, scope repo.Scope, prefix string, page repo.Page) (list List[StateFilter, string,
 	repo.StateValue], err error,
 ) {

@@ -27,14 +27,14 @@ func CheckStreamKey(key string) error {
 	return cmp.Or(invalidIf(key == "", "key", "is empty"), checkText("key", key, repo.MaxKeyBytes))
 }
 
-// streamPlace is where a stream stands among those of its session.
+// streamPlace is where a stream stands among its session's.
 type streamPlace struct {
 	Status repo.StreamStatus
 	ID     repo.ID
 }
 
 // StreamList checks a page of the streams of a session, in descending order of their statuses, so
-// that those that are open are first, then ids.
+// that open ones are first, then ids.
 func StreamList(sessionID repo.ID, page repo.Page) (List[repo.ID, streamPlace, repo.Stream], error) {
 	placeOf := func(last repo.Stream) streamPlace { return streamPlace{last.Status, last.ID} }
 	return newList(nil, sessionID, page, streamPlace{"~", lastID}, placeOf, "streams", sessionID.String())
@@ -45,9 +45,8 @@ func CompareStreams(a, b repo.Stream) int {
 	return cmp.Or(cmp.Compare(b.Status, a.Status), bytes.Compare(b.ID[:], a.ID[:]))
 }
 
-// FreshStreams returns those streams of a session that a follower has not seen, and notes them.
-// At first it notes also those that have ended, and does not return them. listed are all, as they
-// are listed.
+// FreshStreams returns the streams of a session that a follower has not seen, and notes them. At
+// first it also notes ended ones, and does not return them. listed are all, as they are listed.
 func FreshStreams(seen map[repo.ID]bool, listed []repo.Stream, first bool) (fresh []repo.Stream) {
 	now := make(map[repo.ID]bool, len(listed))
 	for _, s := range listed {
@@ -60,7 +59,7 @@ func FreshStreams(seen map[repo.ID]bool, listed []repo.Stream, first bool) (fres
 	return fresh
 }
 
-// StreamOfOther returns the error of who opens a stream of another session.
+// StreamOfOther returns the error of opening a stream of another session.
 func StreamOfOther(key string, id repo.ID) error {
 	return &repo.RefusedError{Kind: "stream", Name: key, ID: id, Reason: "is of another session"}
 }
@@ -114,7 +113,7 @@ func NormalizeParts(parts [][]byte) ([][]byte, error) {
 	return copies, nil
 }
 
-// StreamGoesOn reports whether who opens a key goes on with its newest stream, which is
+// StreamGoesOn reports whether opening a key goes on with its newest stream, which is
 // stored; nil: there is none.
 func StreamGoesOn(stored *repo.Stream, now time.Time) bool {
 	return stored != nil && stored.Status == repo.StreamOpen && stored.ExpiresAt.After(now)
@@ -141,9 +140,9 @@ func CheckStreamWriter(s repo.Stream, stored *repo.Stream, gone bool) error {
 	return nil
 }
 
-// CheckStreamEnd is CheckStreamWriter for who ends a stream, perhaps with the message that has the whole answer: one
-// that has expired has ended, and refuses nobody, unless the key was opened since. newest is the fence of the key's
-// newest stream, or zero.
+// CheckStreamEnd is CheckStreamWriter for the end of a stream, perhaps with the message that has the whole answer:
+// one that has expired has ended, and accepts any end, unless the key was opened since. newest is the fence of the
+// key's newest stream, or zero.
 func CheckStreamEnd(s repo.Stream, stored *repo.Stream, gone bool, newest int64) (ended bool, err error) {
 	switch {
 	case stored != nil && (!gone || stored.Fence != s.Fence):
@@ -157,8 +156,8 @@ func CheckStreamEnd(s repo.Stream, stored *repo.Stream, gone bool, newest int64)
 }
 
 // CheckStreamAppend returns why parts cannot be appended to a stream, as it is stored, by
-// its writer. repeated: they may be stored already, and then the error is that for other
-// ones.
+// its writer. repeated: they may be stored already, and the error is then the one for
+// other parts.
 func CheckStreamAppend(s repo.Stream, stored *repo.Stream, parts int) (repeated bool, err error) {
 	sequence := &repo.SequenceConflictError{Kind: "stream", Name: s.Key, ID: s.ID, Expected: s.Next, Next: stored.Next}
 	switch {
@@ -173,7 +172,7 @@ func CheckStreamAppend(s repo.Stream, stored *repo.Stream, parts int) (repeated 
 	return repeated, err
 }
 
-// SameParts reports whether parts are those that are stored.
+// SameParts reports whether parts are equal to the stored ones.
 func SameParts(parts, stored [][]byte) bool { return slices.EqualFunc(parts, stored, bytes.Equal) }
 
 // EndedStream checks whether a stream, as it is stored, may be ended by its writer, and
@@ -199,7 +198,7 @@ func StreamGone(key string, id repo.ID) error {
 	return &repo.NotFoundError{Kind: "stream", Name: key, ID: id, Gone: true}
 }
 
-// NoStream returns the error of who reads a key that has no stream, or not the one that
+// NoStream returns the error of reading a key that has no stream, or not the one that
 // is asked for.
 func NoStream(key string, from repo.StreamPosition) error {
 	if from == (repo.StreamPosition{}) {
@@ -208,7 +207,7 @@ func NoStream(key string, from repo.StreamPosition) error {
 	return StreamGone(key, from.StreamID)
 }
 
-// BeyondStream returns the error of who follows a stream from a position beyond its end.
+// BeyondStream returns the error of following a stream from a position beyond its end.
 func BeyondStream(key string, from repo.StreamPosition, next int64) error {
 	return &repo.SequenceConflictError{Kind: "stream", Name: key, ID: from.StreamID, Expected: from.Sequence, Next: next}
 }

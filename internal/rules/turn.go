@@ -189,13 +189,13 @@ func (t *Turn) normalizeWork(view string, turn repo.Turn) error {
 	return nil
 }
 
-// NewPlan returns the plan that the turn makes. It shares no memory with the action. Errors: those of
-// NewPlan; RefusedError.
+// NewPlan returns the plan that the turn makes. It shares no memory with the action. Errors: errors
+// of NewPlan; RefusedError.
 func (t *Turn) NewPlan(ctx context.Context, action repo.Action) (repo.Plan, error) {
 	if !action.Archived && !action.Reusable {
 		return repo.Plan{}, &repo.RefusedError{
 			Kind: "action", Name: action.Name.String(),
-			Reason: "is not reusable, as that of a turn must be",
+			Reason: "is not reusable, as a turn's must be",
 		}
 	}
 	plan, err := NewPlan(ctx, t.PlanID, *t.Use, action)
@@ -229,8 +229,8 @@ func (t *Turn) identify(given repo.Turn) {
 	}
 }
 
-// firstID returns the first id among those of the messages and the usage, as text. Empty:
-// they have none.
+// firstID returns the first id of the messages and the usage, as text. Empty: they have
+// none.
 func firstID(given repo.Turn) string {
 	for i := range given.Messages {
 		if id := given.Messages[i].ID; !id.IsZero() {

@@ -151,8 +151,8 @@ func UseDetails(action repo.ActionName) json.RawMessage {
 }
 
 // Bind checks values against a definition's arguments and returns them in the
-// definition's order, with defaults for those that are missing. Errors:
-// InvalidError of "arguments.NAME", or of "arguments[i]" for an unknown name.
+// definition's order, with defaults for missing ones. Errors: InvalidError of
+// "arguments.NAME", or of "arguments[i]" for an unknown name.
 func Bind(ctx context.Context, d repo.ActionDefinition, given []repo.ArgumentValue) ([]repo.ArgumentValue, error) {
 	byName := make(map[string]repo.ArgumentValue, len(given))
 	for i, value := range given {
@@ -172,7 +172,7 @@ func Bind(ctx context.Context, d repo.ActionDefinition, given []repo.ArgumentVal
 			if steps += stepsOf(argument, value.Value); steps > limits.MaxPatternSteps {
 				// Its own check may say more about it.
 				return nil, cmp.Or(checkValue(argument, value.Value), invalid("arguments."+argument.Name,
-					"is too long for its pattern and those before it"))
+					"is too long for its pattern and the ones before it"))
 			}
 			if err := checkValue(argument, value.Value); err != nil {
 				return nil, err

@@ -17,7 +17,7 @@ func MadeInView(view, field string, namespace *string) error {
 	}
 	given := *namespace
 	*namespace = view
-	return invalidIf(given != "" && given != view, field, "is not that of the store")
+	return invalidIf(given != "" && given != view, field, "is not the store's")
 }
 
 // SelectsInView sets the namespace of a filter. It reports whether the filter selects anything in the view.
@@ -32,7 +32,7 @@ func SelectsInView(view string, namespace *string) (bool, error) {
 // IsInView reports whether what is in a namespace is in the view.
 func IsInView(view, namespace string) bool { return view == "" || view == namespace }
 
-// actionInView returns the name of an action with its namespace, which is that of the view unless it is given.
+// actionInView returns the name of an action with its namespace, which is the view's unless it is given.
 func actionInView(view, name string) string {
 	if view == "" || name == "" || strings.Contains(name, "/") {
 		return name
@@ -50,7 +50,7 @@ func ParseAction(view, name string) (repo.ActionName, error) {
 }
 
 // In a store, the name of a shared scope, a stream or a lease of a view is its namespace, NUL and its
-// name, which no caller's name can be. That of a view of DefaultNamespace is the name alone, as in a
+// name, which no caller's name can be. In a view of DefaultNamespace it is the name alone, as in a
 // store that is no view.
 
 // InView returns the name in a store of a view's name. view is its namespace, or empty.
@@ -81,7 +81,7 @@ func ScopeInView(view string, scope repo.Scope) repo.Scope {
 	return scope
 }
 
-// InView makes the names of shared scopes those of a view.
+// InView makes the names of shared scopes names of a view.
 func (c StateChanges) InView(view string) {
 	for i := range c.Scopes {
 		c.Scopes[i].Scope = ScopeInView(view, c.Scopes[i].Scope)
@@ -91,7 +91,7 @@ func (c StateChanges) InView(view string) {
 	}
 }
 
-// inView makes the names of shared scopes, and of the stream, those of a view.
+// inView makes the names of shared scopes, and of the stream, names of a view.
 func (t *Turn) inView(view string) {
 	t.State.InView(view)
 	if t.Open != nil {
@@ -151,7 +151,7 @@ func ImportInView(view string, session repo.Session) error {
 	if view == "" || view == session.Namespace {
 		return nil
 	}
-	return &repo.ImportError{Field: "session.namespace", Reason: "is not that of the store"}
+	return &repo.ImportError{Field: "session.namespace", Reason: "is not the store's"}
 }
 
 // CheckNamespace checks the namespace of a view.

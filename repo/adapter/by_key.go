@@ -15,8 +15,8 @@ const keyedAttempts = 10
 
 // ByKey finds the session with this key, calls do with its id, and returns the result. If the
 // session was deleted meanwhile, do returns its NotFoundError, and ByKey calls do again with the
-// id of the session that has the key then: so do starts anew at each call. Errors: those of do
-// and of Sessions.Find; NotFoundError with the key.
+// id of the session that has the key then: so do starts anew at each call. Errors: as of do and
+// of Sessions.Find; NotFoundError with the key.
 func ByKey[T any](ctx context.Context, sessions repo.Sessions, key repo.SessionKey,
 	do func(id repo.ID) (T, error),
 ) (result T, err error) {
@@ -41,11 +41,11 @@ func isMissing(err error, session repo.ID) bool {
 }
 
 // ReadByKey returns the session with this key with its last messages, or with all of them
-// if last is 0, its own state, and shared ones. However many messages there are, and
-// however large they are, all that are asked for are returned: those that are too much
-// for one Sessions.Read are read one chunk after the other. The session, its messages and
-// the states are as they were at one moment all the same, since messages never change. Errors:
-// those of Sessions.Find and Sessions.Read; InvalidError if last is negative.
+// if last is 0, its own state, and shared ones. However many messages there are, and however
+// large they are, all that are asked for are returned: what is too much for one Sessions.Read
+// is read chunk by chunk. The session, its messages and the states are as they were at one
+// moment all the same, since messages never change. Errors: as of Sessions.Find and
+// Sessions.Read; InvalidError if last is negative.
 func ReadByKey(ctx context.Context, sessions repo.Sessions, key repo.SessionKey, last int,
 	scopes ...string,
 ) (repo.SessionSnapshot, []repo.ScopeState, error) {
@@ -76,8 +76,8 @@ func ReadByKey(ctx context.Context, sessions repo.Sessions, key repo.SessionKey,
 	return *snapshot.Sessions[0], snapshot.Scopes, nil
 }
 
-// earlierThan returns the messages before those of a snapshot that belong to the last ones, or
-// to all if last is 0.
+// earlierThan returns the messages before a snapshot's that belong to the last ones, or to all
+// if last is 0.
 func earlierThan(ctx context.Context, sessions repo.Sessions, of *repo.SessionSnapshot,
 	last int,
 ) (earlier []repo.Message, err error) {

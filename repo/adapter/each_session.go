@@ -15,8 +15,8 @@ import (
 // one moment, which differs between pages. One that is deleted meanwhile may be left out.
 // Only a session whose own messages are too much for one Read is Cut.
 //
-// Memory is that of one page, and no connection is held while the loop's body runs. An
-// error is yielded once, with a zero SessionSnapshot, and ends it: those of List and Read.
+// It has one page in memory, and holds no connection while the loop's body runs. An error
+// of List or Read is yielded once, with a zero SessionSnapshot, and ends it.
 func EachSession(ctx context.Context, sessions repo.Sessions, filter repo.SessionFilter,
 	read repo.ReadSessions,
 ) iter.Seq2[repo.SessionSnapshot, error] {

@@ -16,7 +16,7 @@ type Follower[T any] struct {
 	ctx    context.Context //nolint:containedctx // it ends what is followed
 	cancel context.CancelCauseFunc
 
-	turn  chan struct{} // has an element while somebody uses the rest
+	turn  chan struct{} // has an element while a caller uses the rest
 	items iter.Seq2[T, error]
 	next  func() (T, error, bool)
 	stop  func()
@@ -52,8 +52,8 @@ func newFollower[T any](ctx context.Context, follow func(context.Context) iter.S
 // Next waits for the next item and returns it. If ctx ends meanwhile, the follower is closed,
 // and Next returns ctx's error unless the item came at the same time; if ctx ends before it is
 // this call's turn, nothing is closed. Other errors: io.EOF after the last item; ErrClosed;
-// and those of what is followed. After an error, Next returns it again, or ErrClosed if
-// it was ctx's.
+// and errors of what is followed. After an error, Next returns it again, or ErrClosed if it
+// was ctx's.
 func (f *Follower[T]) Next(ctx context.Context) (item T, err error) {
 	select {
 	case f.turn <- struct{}{}:

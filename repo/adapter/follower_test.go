@@ -142,8 +142,8 @@ func TestFollowerTakesTurns(t *testing.T) {
 	})
 }
 
-// A context that has ended before it is the call's turn closes nothing, also if nobody else uses
-// the follower.
+// A context that has ended before it is the call's turn closes nothing, also if there is no
+// other call.
 func TestFollowerIsNotClosedByContextThatHasEnded(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -39,8 +39,8 @@ type Values[T any] struct {
 // ValuesIn returns the values of a scope, all of whose keys have values of the type T.
 func ValuesIn[T any](state repo.State, scope repo.Scope) Values[T] { return Values[T]{state, scope} }
 
-// Get returns the value of a key. Errors: those of State.Get; InvalidError of the field
-// "value" if what is stored is no T.
+// Get returns the value of a key. Errors: as of State.Get; InvalidError of the
+// field "value" if what is stored is no T.
 func (v Values[T]) Get(ctx context.Context, key string) (T, error) {
 	stored, err := v.state.Get(ctx, v.scope, key)
 	if err != nil {
@@ -51,7 +51,7 @@ func (v Values[T]) Get(ctx context.Context, key string) (T, error) {
 }
 
 // List returns all values as they were at one moment, ordered by the bytes of their keys.
-// Errors: those of State.Read; InvalidError, as of Get.
+// Errors: as of State.Read; InvalidError, as of Get.
 func (v Values[T]) List(ctx context.Context) ([]T, error) {
 	scopes, err := v.state.Read(ctx, v.scope)
 	if err != nil {
@@ -66,8 +66,8 @@ func (v Values[T]) List(ctx context.Context) ([]T, error) {
 	return list, nil
 }
 
-// Set sets the value of a key. Errors: those of State.Change; InvalidError of the field
-// "value" if JSON cannot carry it.
+// Set sets the value of a key. Errors: as of State.Change; InvalidError of the
+// field "value" if JSON cannot carry it.
 func (v Values[T]) Set(ctx context.Context, key string, value T) error {
 	text, err := EncodeJSON("value", value)
 	if err == nil {
@@ -76,15 +76,15 @@ func (v Values[T]) Set(ctx context.Context, key string, value T) error {
 	return err
 }
 
-// Remove removes a key. If it does not exist, nothing else changes than the scope's version.
-// Errors: those of State.Change.
+// Remove removes a key. If it does not exist, only the scope's version changes. Errors:
+// errors of State.Change.
 func (v Values[T]) Remove(ctx context.Context, key string) error {
 	_, err := v.state.Change(ctx, []repo.StateChange{{Scope: v.scope, Key: key, Op: repo.StateRemove}})
 	return err
 }
 
-// Erase deletes the scope, which is a shared one, with all of its keys. Errors: those of
-// State.Erase; InvalidError of the field "scope" if it has a session.
+// Erase deletes the scope, which is a shared one, with all of its keys. Errors: errors
+// of State.Erase; InvalidError of the field "scope" if it has a session.
 func (v Values[T]) Erase(ctx context.Context) error {
 	if v.scope.Name == "" || !v.scope.SessionID.IsZero() {
 		return &repo.InvalidError{Field: "scope", Reason: "is a session's own, which is deleted with the session"}

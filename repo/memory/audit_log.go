@@ -29,8 +29,8 @@ type poisonKey struct {
 	document string
 }
 
-// Seal runs fn without the lock: it may read hashes. That nobody else seals
-// meanwhile is what sealing is for.
+// Seal runs fn without the lock: it may read hashes. sealing keeps other
+// calls from sealing meanwhile.
 func (a auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unsealed, auditlog.HashReader) (auditlog.Seal,
 	error),
 ) (int, error) {

@@ -123,7 +123,7 @@ func (a auditStore) Release(ctx context.Context, hold auditlog.Hold) error {
 func (a auditStore) Holds(ctx context.Context) ([]auditlog.Hold, error) {
 	return run(ctx, a.read, func(t *tables) ([]auditlog.Hold, error) {
 		holds := slices.AppendSeq([]auditlog.Hold{}, maps.Values(t.log.holds))
-		// Those of plans first, each by id: the other id is zero.
+		// Holds of plans first, each by id: the other id is zero.
 		slices.SortFunc(holds, func(a, b auditlog.Hold) int {
 			return cmp.Or(a.SessionID.Compare(b.SessionID), a.PlanID.Compare(b.PlanID))
 		})

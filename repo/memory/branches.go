@@ -19,7 +19,7 @@ func (r *sessionRow) base() int64 {
 
 func (r *sessionRow) next() int64 { return r.base() + int64(len(r.messages)) }
 
-// at returns the message with a sequence, or nil, and its place among those that a fork has of others, or -1.
+// at returns the message with a sequence, or nil, and its place among a fork's inherited ones, or -1.
 func (r *sessionRow) at(sequence int64) (*repo.Message, int) {
 	base := r.base()
 	if sequence >= base {
@@ -36,7 +36,7 @@ func (r *sessionRow) at(sequence int64) (*repo.Message, int) {
 	return r.inherited[place], place
 }
 
-// all are the messages of all branches, and transcript those from the one at the head back to the first one. The caller
+// all are the messages of all branches, and transcript the messages from the head back to the first one. The caller
 // does not change them.
 func (r *sessionRow) all() []*repo.Message {
 	if len(r.inherited) == 0 {
@@ -66,7 +66,7 @@ func (r *sessionRow) path(head int64) (path []*repo.Message) {
 	return path
 }
 
-// from returns those of ascending messages from a sequence on.
+// from returns ascending messages from a sequence on.
 func from(messages []*repo.Message, sequence int64) []*repo.Message {
 	first, _ := slices.BinarySearchFunc(messages, sequence, func(m *repo.Message, s int64) int {
 		return cmp.Compare(m.Sequence, s)
@@ -74,7 +74,7 @@ func from(messages []*repo.Message, sequence int64) []*repo.Message {
 	return messages[first:]
 }
 
-// copiesOf returns messages as callers of a session get them: also those that a fork has of others.
+// copiesOf returns messages as callers of a session get them: also a fork's inherited ones.
 func copiesOf(sessionID repo.ID, messages []*repo.Message) []repo.Message {
 	copies := each(messages, copyMessage)
 	for i := range copies {

@@ -35,7 +35,7 @@ func (t *tables) putPlan(r *planRow) {
 			t.releaseLease(lease.Key, lease.Fence)
 		}
 		t.claims.remove(r.ID)
-		t.wake(topic{claims: true}) // one that a limit kept from being claimed may be
+		t.wake(topic{claims: true}) // a plan that a limit held back may be claimed
 	}
 }
 
@@ -76,7 +76,7 @@ func (t *tables) claimPlans(claim repo.Claim) []repo.ClaimedPlan {
 		switch r := t.plans.get(expired.plan); {
 		case r.Attempt >= r.MaxAttempts:
 			t.endClaim(claim, r)
-		case !t.isLate(r.Plan): // one that is, is left to sweepPlans
+		case !t.isLate(r.Plan): // a late one is left to sweepPlans
 			choice.Candidates = append(choice.Candidates, candidate(r.Plan, t.leaseEnd(r.ID)))
 		}
 	}
@@ -138,7 +138,7 @@ func (t *tables) leaseEnd(plan repo.ID) time.Time {
 	return time.Time{}
 }
 
-// leaseLeft is how long the lease of a plan lasts, whoever has it.
+// leaseLeft is how long the lease of a plan lasts, of any holder.
 func (t *tables) leaseLeft(plan repo.ID) time.Duration {
 	if end := t.leaseEnd(plan); !end.IsZero() {
 		return end.Sub(t.now())
@@ -167,7 +167,7 @@ func (t *tables) nextDue(claim repo.Claim) time.Time {
 		if rules.IsOverdue(r.Plan, now) {
 			continue
 		}
-		// One whose lease somebody holds waits for its end. What became due since the claim looked is due at once, but for
+		// A plan whose lease is held waits for its end. What became due since the claim looked is due at once, but for
 		// what a limit keeps.
 		left := max(t.leaseLeft(id), rules.WaitsSince(r.Plan).Sub(t.now()))
 		if asks(claim, r.Plan) && (left > 0 || rooms.Allow(candidate(r.Plan, now))) {

@@ -91,7 +91,7 @@ func TestMovedClockWakesFollowers(t *testing.T) {
 	}
 }
 
-// A claim that waits takes over a plan whose claim has expired, and one whose lease somebody
+// A claim that waits takes over a plan whose claim has expired, and one whose lease was
 // held.
 func TestMovedClockWakesClaims(t *testing.T) { synctest.Test(t, testMovedClockWakesClaims) }
 

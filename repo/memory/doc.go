@@ -23,12 +23,12 @@
 //
 // # Time
 //
-// The store reads the process's clock, or that of [Options.Clock], which a test moves:
-// what is created, updated or was active gets its time; leases, claims and streams expire
-// by it, and the followers and claims that wait for that are woken. Ids contain the
-// process's time. Whatever runs on top of a store (repo.HoldLease, repo.Work,
-// live.PartWriter, package audit) keeps the process's time, too: moving the
-// clock is for it as if the process had been stopped for so long.
+// The store reads the process's clock, or [Options.Clock], which a test moves: what is
+// created, updated or was active gets its time; leases, claims and streams expire by it,
+// and the followers and claims that wait for that are woken. Ids contain the process's
+// time. Whatever runs on top of a store (repo.HoldLease, repo.Work, live.PartWriter,
+// package audit) keeps the process's time, too: moving the clock is for it as if the
+// process had been stopped for so long.
 //
 // In a bubble of testing/synctest a store without a clock follows the bubble's time, and
 // so does what runs on top of it. Open it in the bubble, to which its channels then

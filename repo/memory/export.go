@@ -57,8 +57,8 @@ func (s sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 	return writer.Close()
 }
 
-// Import reads the whole document before it takes the lock. Until the session is
-// stored nobody sees it.
+// Import reads the whole document before it takes the lock. The session is
+// invisible until it is stored.
 func (s sessions) Import(ctx context.Context, source io.Reader, restore bool) (repo.Session, error) {
 	if err := s.usable(ctx); err != nil {
 		return repo.Session{}, err
@@ -96,7 +96,7 @@ func (s sessions) Import(ctx context.Context, source io.Reader, restore bool) (r
 	})
 }
 
-// readSession converts a document to a session's row and that of its state.
+// readSession converts a document to a session's row and its state's row.
 func readSession(ctx context.Context, source io.Reader) (*sessionRow, *scopeRow, error) {
 	reader, err := export.NewReader(ctxio.NewReader(ctx, source))
 	if err != nil {

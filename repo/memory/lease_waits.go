@@ -12,13 +12,13 @@ import (
 // leaseWait is a caller that waits for a lease.
 type leaseWait struct{ _ byte }
 
-// freed wakes those who wait for a lease, or for the end of this one.
+// freed wakes callers that wait for a lease, or for the end of this one.
 func (t *tables) freed(key repo.LeaseKey) {
 	t.wake(topic{leases: true})
 	t.wake(topic{ends: key})
 }
 
-// acquireInTurn waits until the lease is the owner's, or is free and nobody has waited longer for it.
+// acquireInTurn waits until the lease is the owner's, or is free and no other caller has waited longer for it.
 func (l leases) acquireInTurn(ctx context.Context, lease repo.NewLease) (repo.Lease, error) {
 	if l.tables.base != nil {
 		return repo.Lease{}, rules.CannotWait()

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Those who wait for a lease get it in the order in which they came, also when it expires, and whoever comes later
-// waits behind them.
+// Callers that wait for a lease get it in the order in which they came, also when it expires, and later ones wait
+// behind them.
 func TestLeasesInTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 // leases is repo.Leases.
 type leases struct{ *handle }
 
-// in returns a key as the tables have it. Those of sessions and plans are shared by all views.
+// in returns a key as the tables have it. Leases of sessions and plans are shared by all views.
 func (l leases) in(key repo.LeaseKey) repo.LeaseKey {
 	if !rules.NamesID(key) {
 		key.Name = rules.InView(l.options.view, key.Name)
@@ -21,7 +21,7 @@ func (l leases) in(key repo.LeaseKey) repo.LeaseKey {
 }
 
 // check checks that the session or plan is in the view whose lease it is. So it must exist, or have existed: the lease
-// of an id that nobody has yet would be that of whoever gets it.
+// of an unused id would belong to the session or plan that gets it.
 func (l leases) check(t *tables, key repo.LeaseKey) (err error) {
 	id, _ := repo.ParseID(key.Name)
 	switch {

@@ -108,7 +108,7 @@ func (s sessions) MessagesOfCall(ctx context.Context, sessionID repo.ID, callID 
 	})
 }
 
-// some returns those messages of a session that choose returns, unless the arguments are wrong. They are copied after
+// some returns the messages of a session that choose returns, unless the arguments are wrong. They are copied after
 // the lock.
 func (s sessions) some(ctx context.Context, wrong error, sessionID repo.ID,
 	choose func(*sessionRow) []*repo.Message,

@@ -36,7 +36,7 @@ func (p plans) Delete(ctx context.Context, id repo.ID, conditions ...repo.Delete
 	return err
 }
 
-// below returns a plan and those below it, by id.
+// below returns a plan and the plans below it, by id.
 func (t *tables) below(top *planRow) []*planRow {
 	found := []*planRow{top}
 	for i := 0; i < len(found); i++ {
@@ -100,8 +100,8 @@ func (t *tables) sweepPlans(limit int) (swept int) {
 	return swept + deleted
 }
 
-// isOver reports whether a claim has expired for so long that nobody takes it over. A lease that was
-// released is gone, so the plan's last change stands for that.
+// isOver reports whether a claim has expired for so long that no claim takes it over. A lease that
+// was released is gone, so the plan's last change stands for that.
 func (t *tables) isOver(c *claimRow, now time.Time) bool {
 	ended := cmp.Or(t.leaseEnd(c.plan), t.plans.get(c.plan).UpdatedAt)
 	return !ended.Add(limits.ExpiredGrace).After(now)

@@ -58,7 +58,7 @@ func (s sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapsh
 	return snapshot, nil
 }
 
-// selected returns those of a session's messages that are to be read, and whether there are others before those that
+// selected returns the messages of a session that are to be read, and whether there are others before the ones that
 // fit into read.Tokens.
 func selected(r *sessionRow, read repo.ReadSessions) (messages []*repo.Message, cut bool) {
 	messages = r.transcript()

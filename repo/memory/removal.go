@@ -94,7 +94,7 @@ func (r remover) Kept(ctx context.Context, sessions []repo.ID) (own, all int64, 
 	return own, all, err
 }
 
-// Left: nobody is at it for longer than a call.
+// Left: no removal takes longer than a call.
 func (r remover) Left(ctx context.Context) (bool, error) {
 	return false, exec(ctx, r.read, func(*tables) error { return nil })
 }

@@ -31,8 +31,8 @@ type sessionRow struct {
 	usages table[repo.ID, repo.Usage]
 	// turns has the turns that have a key, by that.
 	turns table[string, storedTurn]
-	// planIDs are those of the plans that the session is linked to, in order. The
-	// slice is replaced, never changed.
+	// planIDs are the ids of the plans that the session is linked to, in order.
+	// The slice is replaced, never changed.
 	planIDs []repo.ID
 }
 
@@ -53,7 +53,7 @@ func (r *sessionRow) commit() {
 	r.turns.commit()
 }
 
-// sessionKey returns the session's key, or one that none has.
+// sessionKey returns the session's key, or a key of no session.
 func (r *sessionRow) sessionKey() repo.SessionKey {
 	return repo.SessionKey{Namespace: r.Namespace, Key: r.Key}
 }
@@ -87,7 +87,7 @@ func (r *sessionRow) unlink(planID repo.ID) {
 	r.planIDs = slices.DeleteFunc(slices.Clone(r.planIDs), func(id repo.ID) bool { return id == planID })
 }
 
-// stored returns those of the messages that are stored already, by their ids.
+// stored returns the messages that are stored already, by their ids.
 func (r *sessionRow) stored(messages []repo.Message) (stored []*repo.Message) {
 	for i := range messages {
 		if m := r.byID.get(messages[i].ID); m != nil {

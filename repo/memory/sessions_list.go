@@ -8,7 +8,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Lists look at every session of the store and sort those that the filter selects, so that nothing maintains an index.
+// Lists look at every session of the store and sort the ones that the filter selects: there is no index to maintain.
 
 func (s sessions) List(ctx context.Context, filter repo.SessionFilter,
 	page repo.Page,

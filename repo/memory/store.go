@@ -60,7 +60,7 @@ type core struct {
 	// served has the turns in which claims were served from namespaces last, of so many turns.
 	served map[string]int64
 	turns  int64
-	// leaseWaits are those who wait for leases, in the order in which they came.
+	// leaseWaits are the callers that wait for leases, in the order in which they came.
 	leaseWaits map[repo.LeaseKey][]*leaseWait
 	// watches has what is waited for.
 	watches map[topic]*watch
@@ -130,8 +130,8 @@ func (s *Store) Removal() removal.Store { return remover{s.handle} }
 func (s *Store) Ping(ctx context.Context) error { return s.usable(ctx) }
 
 // Close waits for the open transaction and for the writers that wait for it, and refuses later operations. It ends
-// those that follow a session. It must not be called inside a transaction, for which it would wait. Closing twice is
-// not an error.
+// all follows of sessions. It must not be called inside a transaction, for which it would wait. Closing twice is not
+// an error.
 func (s *Store) Close() error {
 	t := s.tables
 	t.mu.Lock()

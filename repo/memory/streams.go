@@ -22,7 +22,7 @@ type streamRow struct {
 	parts [][]byte
 }
 
-// putStream stores a stream's row, and wakes those who follow it.
+// putStream stores a stream's row, and wakes its followers.
 func (t *tables) putStream(row *streamRow) {
 	t.streams.put(row.ID, row)
 	t.wake(topic{id: row.ID})
@@ -31,7 +31,7 @@ func (t *tables) putStream(row *streamRow) {
 	}
 }
 
-// expireStreams lets those streams expire at once that match, and returns their number.
+// expireStreams lets the streams expire at once that match, and returns their number.
 func (t *tables) expireStreams(matches func(*streamRow) bool) int {
 	now := t.now()
 	expired := t.streams.where(func(row *streamRow) bool { return row.ExpiresAt.After(now) && matches(row) })
@@ -69,7 +69,7 @@ func outOfView(stream repo.Stream) repo.Stream {
 	return stream
 }
 
-// sweepPause is the least time between two looks at all streams for those that have expired.
+// sweepPause is the least time between two looks at all streams for expired ones.
 const sweepPause = time.Second
 
 func (s streams) Open(ctx context.Context, stream repo.NewStream) (repo.Stream, error) {
@@ -210,7 +210,7 @@ func (s streams) has(t *tables, row *streamRow) bool {
 	return rules.IsInView(s.options.view, namespace) || missing == nil
 }
 
-// ofSession returns the streams of a session that live, after one of them, whoever opened them.
+// ofSession returns the streams of a session that live, after one of them, of any owner.
 func (s streams) ofSession(t *tables, sessionID repo.ID, after repo.Stream) []repo.Stream {
 	if _, err := s.session(t, sessionID); err != nil {
 		return nil
@@ -248,8 +248,8 @@ func (s streams) RemoveExpired(ctx context.Context, limit int) (streams, parts i
 
 type removedStreams struct{ streams, parts int64 }
 
-// removeStreams removes streams that have expired, those first that expired first. It keeps
-// the newest one of a key while one before it lives: its key still has a stream.
+// removeStreams removes streams that have expired, the earliest first. It keeps the newest
+// one of a key while one before it lives: its key still has a stream.
 func (t *tables) removeStreams(now time.Time, limit int) (removed removedStreams) {
 	expired := t.streams.where(func(row *streamRow) bool { return !row.ExpiresAt.After(now) })
 	if len(expired) == 0 {
@@ -268,7 +268,7 @@ func (t *tables) removeStreams(now time.Time, limit int) (removed removedStreams
 		removed.parts += int64(min(room, len(row.parts)))
 		if len(row.parts) > room {
 			rest := *row
-			rest.parts = row.parts[room:] // nobody reads them
+			rest.parts = row.parts[room:] // they are read no more
 			t.streams.put(row.ID, &rest)
 			break
 		}

@@ -21,8 +21,8 @@ type data struct {
 	sessions table[repo.ID, sessionRow]
 	// namespaces has which sessions are in each, so that a list looks at no others.
 	namespaces table[string, namespaceRow]
-	// byKey has the ids of the sessions that have a key, and deletedIDs those of all that were
-	// deleted, with their namespaces: they are not given again.
+	// byKey has the ids of the sessions that have a key, and deletedIDs the ids of all deleted
+	// ones, with their namespaces: they are not given again.
 	byKey      table[repo.SessionKey, repo.ID]
 	deletedIDs table[repo.ID, string]
 	// importers has the forks with whose import messages came, which are of no session, by the ids that these say.
@@ -33,11 +33,11 @@ type data struct {
 	plans   table[repo.ID, planRow]
 	// planKeys has the plans whose uses had a key.
 	planKeys table[planKey, repo.ID]
-	// queue has the plans that are queued, and claims those that are processed under a
-	// claim.
+	// queue has the plans that are queued, and claims the plans that are processed
+	// under a claim.
 	queue  table[repo.ID, planRow]
 	claims table[repo.ID, claimRow]
-	// limits are those of claims, by namespace and action.
+	// limits are the limits of claims, by namespace and action.
 	limits  table[repo.PlanLimit, int]
 	scopes  table[repo.Scope, scopeRow]
 	leases  table[repo.LeaseKey, repo.Lease]
@@ -76,7 +76,7 @@ func (t *tables) overlay() *tables {
 	return over
 }
 
-// commit makes an overlay's changes the committed state, and wakes those who wait for them.
+// commit makes an overlay's changes the committed state, and wakes callers that wait for them.
 func (t *tables) commit() {
 	for id := range t.sessions.rows {
 		t.base.wake(topic{id: id})

@@ -46,7 +46,7 @@ func (h *handle) end() {
 	<-t.turn
 }
 
-// IsTx reports whether the repositories are those of a transaction in memory.
+// IsTx reports whether the repositories belong to a transaction in memory.
 func IsTx(r repo.Repositories) bool {
 	h, is := observed.Below(r).(*handle)
 	return is && h.tables.base != nil

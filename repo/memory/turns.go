@@ -13,7 +13,7 @@ type storedTurn struct {
 	digest []byte
 	// first is the sequence of the first message, and count the number of the messages.
 	first, count int64
-	// plan is the one that it has made. Zero: none.
+	// plan is the plan that it has made. Zero: none.
 	plan repo.ID
 	at   time.Time
 }
@@ -128,7 +128,7 @@ func (s sessions) sessionOf(t *tables, turn *rules.Turn, now time.Time) (*sessio
 	return r, err
 }
 
-// again returns the result of a turn if it is stored already. known are those of its messages that are stored.
+// again returns the result of a turn if it is stored already. known are its stored messages.
 func (s sessions) again(t *tables, turn *rules.Turn, r *sessionRow,
 	known []*repo.Message,
 ) (result repo.AppendedTurn, is bool, err error) {
@@ -174,7 +174,7 @@ func (t *tables) planOf(ctx context.Context, turn *rules.Turn) (*repo.Plan, *rep
 	return &plan, action, err
 }
 
-// rows returns what a turn depends on. known are those of its messages that are stored.
+// rows returns what a turn depends on. known are its stored messages.
 func (t *tables) rows(turn *rules.Turn, r *sessionRow, known []*repo.Message, now time.Time) *rules.TurnRows {
 	rows := &rules.TurnRows{
 		Fence: t.fenceOf(r, turn.Fence), Next: r.next(), Head: rules.Head(r.follows, r.next()), Usage: r.Usage,

@@ -17,15 +17,15 @@ type topic struct {
 	claims, leases bool
 }
 
-// watch is what those wait for who have found nothing new.
+// watch is what callers wait for that have found nothing new.
 type watch struct {
 	topic   topic
 	changed chan struct{} // closed when it may have changed
 	waiting int
 }
 
-// wake wakes those who wait. The operation that changes something holds mu, so that they see
-// its result. Changes in a transaction are seen when it is committed.
+// wake wakes waiting callers. The operation that changes something holds mu, so that they
+// see its result. Changes in a transaction are seen when it is committed.
 func (t *tables) wake(about topic) {
 	if w := t.watches[about]; w != nil && t.base == nil {
 		delete(t.watches, about)
@@ -33,7 +33,7 @@ func (t *tables) wake(about topic) {
 	}
 }
 
-// watch registers one who waits. It ends with await.
+// watch registers a waiting caller. It ends with await.
 func (t *tables) watch(about topic) *watch {
 	w := t.watches[about]
 	if w == nil {

@@ -21,7 +21,7 @@ const auditLag = time.Hour
 // or do not fire, privileges with which roles other than the owner could change
 // recorded entries, unsafe functions that run as the owner, entries that have waited
 // for more than an hour to be sealed, and entries in quarantine. It changes nothing. If
-// nothing is wrong it returns no findings. The errors are those of reading.
+// nothing is wrong it returns no findings. The errors are of reading.
 func (a *auditStore) Doctor(ctx context.Context) ([]auditlog.Finding, error) {
 	d := &auditDoctor{}
 	err := a.exec.read(ctx, func(q db.DBTX) error {
@@ -142,7 +142,7 @@ func (d *auditDoctor) grants(ctx context.Context, q db.DBTX) error {
 		return err
 	}
 	for _, row := range rows {
-		grantee, who := "PUBLIC", "everybody"
+		grantee, who := "PUBLIC", "every role"
 		if row.Grantee != "" {
 			grantee, who = pgx.Identifier{row.Grantee}.Sanitize(), "the role "+row.Grantee
 		}
@@ -163,7 +163,7 @@ var auditFunctions = map[string]struct {
 	"audit_refuse": {"8981d404c8eccfcaf3f2c8f51672fdffb3c05ed92ce51c00597eb8b2141c983f", false},
 }
 
-// functions checks the functions that run as the owner of the tables, and those of the triggers.
+// functions checks the functions that run as the owner of the tables, and the triggers' functions.
 func (d *auditDoctor) functions(ctx context.Context, q db.DBTX) error {
 	rows, err := queries.AuditDoctorFunctions(ctx, q)
 	if err != nil {

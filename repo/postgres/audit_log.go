@@ -32,7 +32,7 @@ func (a *auditStore) Seal(ctx context.Context, limit int, fn func(auditlog.Unsea
 			return err
 		}
 		rows, err := queries.AuditUnsealed(ctx, q, next.Ids)
-		if err != nil || len(rows) != len(next.Ids) { // somebody deletes entries
+		if err != nil || len(rows) != len(next.Ids) { // entries are being deleted
 			return err
 		}
 		size, err := queries.AuditLogSize(ctx, q)
@@ -128,7 +128,7 @@ func (a *auditStore) Identity(ctx context.Context) (repo.ID, error) {
 
 func readIdentity(ctx context.Context, q db.DBTX) (id repo.ID, err error) {
 	note, err := queries.AuditIdentity(ctx, q)
-	if err == nil && len(note) != len(id) || conn.IsNoRows(err) { // somebody changed or deleted it
+	if err == nil && len(note) != len(id) || conn.IsNoRows(err) { // it was changed or deleted
 		return id, &conn.Answer{Err: &repo.NotFoundError{Kind: "audit identity"}}
 	}
 	copy(id[:], note)

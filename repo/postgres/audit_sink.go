@@ -56,8 +56,8 @@ func (s *sink) connect(ctx context.Context) error {
 	return nil
 }
 
-// failed translates an error. It closes the connection if its server takes no writes,
-// for example after a failover: the next connection may reach the one that does.
+// failed translates an error. It closes the connection if its server takes no writes, for example
+// after a failover: the next connection may reach a server that takes them.
 func (s *sink) failed(ctx context.Context, err error) error {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && (pgErr.Code == conn.ReadOnlyTransaction ||
 		conn.EndsConnection(pgErr)) {

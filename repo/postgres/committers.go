@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// committers are those of a pool, one of each type. A feature's is made when it is first used, so
-// that nothing here knows the features.
+// committers are a pool's, one of each type. A feature's is made when it is first used, so that
+// nothing here knows the features.
 type committers struct {
 	mu     sync.Mutex
 	closed bool

@@ -22,7 +22,7 @@ import (
 type executor interface {
 	// read runs statements that change nothing.
 	read(ctx context.Context, statements func(db.DBTX) error) error
-	// readTogether runs statements that change nothing in one round trip, with those between the first and the last ones,
+	// readTogether runs statements that change nothing in one round trip, with the ones between the first and the last,
 	// unless all see one snapshot.
 	readTogether(ctx context.Context, first, between, last conn.Pipeline) error
 	// write runs one statement that changes something.
@@ -48,7 +48,7 @@ type executor interface {
 	// is not all of its messages.
 	branched(id repo.ID) bool
 	branch(id repo.ID)
-	// changed says what an operation has changed, other than by append, for those who follow it, or wait for it.
+	// changed says what an operation has changed, other than by append, for its followers and waiting callers.
 	changed(news ...news)
 
 	// append makes a turn, and sets its outcome.
@@ -175,7 +175,7 @@ type bound struct {
 	*keyCache // the store's. Nil: there is no store
 
 	tx pgx.Tx
-	// news is what is to be told after the commit. Nil: nobody here learns of that.
+	// news is what is to be told after the commit. Nil: it is told to none here.
 	news *[]news
 }
 

@@ -20,7 +20,7 @@ import (
 )
 
 // Export reads the session and its state in one statement, then the messages up to the
-// count that the session had in it. Messages never change, so all is that of one moment,
+// count that the session had in it. Messages never change, so all is of one moment,
 // although many statements read them. Export holds no connection while it writes.
 func (s *sessions) Export(ctx context.Context, id repo.ID, w io.Writer) error {
 	err := s.export(ctx, id, w)
@@ -76,7 +76,7 @@ const (
 )
 
 // Import reads the whole document into a buffer before it takes a connection, so that
-// nobody waits for a slow reader.
+// no transaction waits for a slow reader.
 func (s *sessions) Import(ctx context.Context, r io.Reader, restore bool) (repo.Session, error) {
 	if p, ok := s.exec.(*pooled); ok {
 		if err := p.usable(ctx); err != nil {
@@ -223,8 +223,8 @@ func (s *sessions) whyNotImported(ctx context.Context, q db.DBTX, session repo.S
 	return &conn.Error{Sentinel: repo.ErrContention, Cause: errVanished}
 }
 
-// importMessages stores the reader's messages and returns the next sequence. Those that a fork has of others are stored
-// as what a session that was deleted has left.
+// importMessages stores the reader's messages and returns the next sequence. A fork's inherited messages are stored as
+// the remains of a deleted session.
 func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *export.Reader) (int64, error) {
 	base, other := reader.History().Base, convert.UUID(repo.NewID())
 	if base > 0 {

@@ -12,12 +12,12 @@ import (
 )
 
 // A session's counter row and a plan's row have the latest fence of their lease, which a
-// write compares in the statement that locks the row anyway. Whoever acquires the lease
+// write compares in the statement that locks the row anyway. An acquisition of the lease
 // tells them, if they exist by then. So a fence that is larger than what they know is
 // refused at first. Then they catch up with the lease, and the write is tried again.
 
 // acquire acquires a lease, and tells the session or plan that it names. It returns the
-// lease of whoever has it then.
+// lease of its holder then.
 func acquire(ctx context.Context, q db.DBTX, lease repo.NewLease) (row db.LeaseGetRow, err error) {
 	namespace, name := leaseRow(lease.Key)
 	get := db.LeaseGetParams{Namespace: namespace, Kind: lease.Key.Kind, Name: name}
@@ -47,7 +47,7 @@ func acquire(ctx context.Context, q db.DBTX, lease repo.NewLease) (row db.LeaseG
 	conn.Ask(ctx, tell, &row, queries.LeaseGet, get)
 	p := &conn.Pipeline{Steps: slices.Concat(lock.Steps, tell.Steps)}
 	for {
-		// No row: whoever was seen to hold it by the first statement has released it since.
+		// No row: the holder that the first statement saw has released it since.
 		if err := p.Send(ctx, q); !conn.IsNoRows(err) {
 			return row, err
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-df90f812/agentstore/db"
 )
 
-// filtered returns a way for queries with optional filters, and rewrites the query for those that are set. An optional
-// filter is written
+// filtered returns a way for queries with optional filters, and rewrites the query for the filters that are set. An
+// optional filter is written
 //
 //	AND ($3::text IS NULL OR e.actor = $3::text)
 //
@@ -83,7 +83,7 @@ func (c combination) query() *filteredQuery {
 	return query
 }
 
-// renumber sets the query to what is left of a text. The server must be able to infer the
+// renumber sets the query to the rest of a text. The server must be able to infer the
 // type of each parameter, so none may be unused.
 func (q *filteredQuery) renumber(sql string) {
 	q.sql = parameter.ReplaceAllStringFunc(sql, func(old string) string {

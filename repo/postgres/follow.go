@@ -18,9 +18,9 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/follow"
 )
 
-// The bounds of one read for those who follow. They are small, because a slow follower
-// keeps what was read for it, those who catch up take turns with as much as one position
-// gets, and those who are up to date wait for the read before.
+// The bounds of one read for followers. They are small, because a slow follower keeps
+// what was read for it, followers that catch up take turns with as much as one position
+// gets, and up-to-date ones wait for the read before.
 const (
 	maxPositions    = 256
 	maxNewsRows     = 1024
@@ -60,8 +60,7 @@ func (s *sessions) Follow(ctx context.Context, sessionID repo.ID, from int64) it
 	}
 }
 
-// follow follows the messages that are the session's own, after those that a fork has of others: a fork is found by the
-// gap.
+// follow follows the session's own messages, after a fork's inherited ones: a fork is found by the gap.
 func (s *sessions) follow(ctx context.Context, p *pooled, sessionID repo.ID, from int64) iter.Seq2[repo.Message,
 	error] {
 	return func(yield func(repo.Message, error) bool) {
@@ -201,7 +200,7 @@ func (s *newsScanner) scan(rows pgx.Rows) (pgx.Rows, error) {
 		role       roleName
 		occurredAt optionalTime
 	)
-	// The order is that of the statement's columns; nil skips a column.
+	// In the order of the statement's columns; nil skips a column.
 	ofMessage := []any{
 		&place, &next, &row.Sequence, &row.ID, &role, &row.Content, &row.Metadata, &row.Payload, &row.Kind, &row.CallID,
 		&occurredAt, &row.CreatedAt, &row.Follows, &row.Tokens, &row.Counter,

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// gate admits operations until it is closed; closing it waits for those under way.
+// gate admits operations until it is closed; closing it waits for operations under way.
 type gate struct {
 	mu     sync.RWMutex
 	closed bool

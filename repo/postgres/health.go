@@ -8,15 +8,15 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
-// Health says what this process does, and what makes writes slower that wait for nobody: row versions
-// that are dead, and who keeps PostgreSQL from removing them.
+// Health says what this process does, and what makes writes slower although they wait for no lock:
+// dead row versions, and what keeps PostgreSQL from removing them.
 type Health struct {
 	Stats
-	// Holders are those who have an old snapshot, or a transaction that has written and is still open,
-	// at most ten, the oldest first. Short ones belong to statements under way. One that is older
-	// than a minute is worth a look.
+	// Holders have an old snapshot, or a transaction that has written and is still open: at most ten,
+	// the oldest first. Short ones belong to statements under way. An age of more than a minute is
+	// worth a look.
 	Holders []Holder
-	// Tables are those whose rows are changed or deleted often, by the number of dead versions.
+	// Tables are the tables whose rows are changed or deleted often, by the number of dead versions.
 	Tables []TableHealth
 	// Compression is how the server compresses the content of messages from now on: "lz4" or "pglz". With pglz (PostgreSQL
 	// 13, or a server built without lz4) texts of 100 kB take twice the time.

@@ -73,7 +73,7 @@ func (s *sessions) RemoveDeleted(ctx context.Context, limit int) (removed int64,
 	return removed, more, err
 }
 
-// removeDeleted removes up to limit rows of what is left of a deleted session.
+// removeDeleted removes up to limit rows of the remains of a deleted session.
 func removeDeleted(ctx context.Context, q db.DBTX, limit int) (removed int64, more bool, err error) {
 	return removedBatch(queries.SessionRemove(ctx, q, int64(limit)))
 }

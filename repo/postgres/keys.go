@@ -40,7 +40,7 @@ func (s *sessions) Find(ctx context.Context, key repo.SessionKey) (repo.ID, erro
 // Then every operation with the id finds that the session is missing, upon which it is
 // forgotten (noted). Nil, in a transaction without a store, knows nothing.
 type keyCache struct {
-	// An id that does not have the key is that of a session which was forgotten, or restored with another key.
+	// An id that does not have the key belongs to a session that was forgotten, or restored with another key.
 	ids  cache.Cache[repo.SessionKey, repo.ID]
 	keys cache.Cache[repo.ID, repo.SessionKey]
 	// branches are sessions that have branches, or are forks, which they remain. Of others, a statement finds that out

@@ -12,11 +12,11 @@ import (
 type known struct {
 	namespaces cache.Cache[entity, unique.Handle[string]]
 	// outside is what is known outside of the transaction, if this is of one. What that makes is known only in it: if it
-	// is rolled back, somebody else may get an id that its caller has chosen.
+	// is rolled back, another caller may get an id that its caller has chosen.
 	outside *known
 }
 
-// entity has its kind, because a caller may give a session the id of somebody else's plan.
+// entity has its kind, because a caller may give a session the id of another caller's plan.
 type entity struct {
 	kind string
 	id   repo.ID

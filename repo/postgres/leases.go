@@ -29,7 +29,7 @@ func (l *leases) in(key repo.LeaseKey) repo.LeaseKey {
 }
 
 // enter returns a key as what is shared by views knows it. It checks that the session or plan is in the view whose
-// lease it is. So it must exist: the lease of an id that nobody has yet would be that of whoever gets it.
+// lease it is. So it must exist: the lease of an unused id would belong to the session or plan that gets it.
 func (l *leases) enter(ctx context.Context, key repo.LeaseKey, checked error) (repo.LeaseKey, error) {
 	id, _ := repo.ParseID(key.Name)
 	switch key.Kind {
@@ -100,8 +100,8 @@ func (l *leases) openSlots(ctx context.Context, lease repo.NewLease) (open []rep
 	return rules.OpenSlots(lease, held)
 }
 
-// acquire sends its statement again if an answer was lost: whoever holds the lease by
-// then is the same owner, or another one.
+// acquire sends its statement again if an answer was lost: the holder by then is the
+// same owner, or another one.
 func (l *leases) acquire(ctx context.Context, lease repo.NewLease) (repo.Lease, error) {
 	var found repo.Lease
 	err := l.exec.writeByID(ctx, func(q db.DBTX) error {
@@ -236,7 +236,7 @@ func (l *leases) List(ctx context.Context, filter repo.LeaseFilter, page repo.Pa
 	})
 }
 
-// list returns the rows of a page. Those of a view are in up to two namespaces.
+// list returns the rows of a page. A view's leases are in up to two namespaces.
 func (l *leases) list(ctx context.Context, by way, params db.LeaseListParams) (rows []db.LeaseListRow, err error) {
 	if l.view == "" {
 		return run(ctx, filtered(by), queries.LeaseList, params)

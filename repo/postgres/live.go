@@ -25,7 +25,7 @@ const (
 	aboutStreams = 's'
 	// aboutQueue: a plan of a namespace was queued, or may be claimed now. The key is the namespace's digest.
 	aboutQueue = 'q'
-	// aboutLease: a lease has ended before its time. The key is that of the lease, as a digest.
+	// aboutLease: a lease has ended before its time. The key is the lease's, as a digest.
 	aboutLease = 'l'
 )
 
@@ -48,7 +48,7 @@ const (
 	pollDeaf      = 450 * time.Millisecond
 )
 
-// live tells those who follow sessions and streams, and those who wait for plans, what is
+// live tells followers of sessions and streams, and callers that wait for plans, what is
 // new: in this process at once, in others by notifications. All stores on a pool share one.
 type live struct {
 	conns     conn.Conns
@@ -62,7 +62,7 @@ type live struct {
 	notifier  *follow.Notifier
 	listener  *follow.Listener
 	listening atomic.Bool
-	// all are those who wait.
+	// all are the waiters of every kind.
 	all []waiters
 }
 
@@ -85,7 +85,7 @@ func newLive(conns conn.Conns) *live {
 	return l
 }
 
-// newWaiters returns those who wait for what matches a filter, in the order in which they came if it is ordered.
+// newWaiters returns the waiters for what matches a filter, in the order in which they came if it is ordered.
 func newWaiters[Filter any](
 	l *live, poll func(context.Context, []Filter) ([]bool, error), ordered bool,
 ) *follow.Waiters[Filter] {
@@ -105,8 +105,8 @@ func newHub[Item any](
 	})
 }
 
-// readerBound is how many connections may read for those who follow: with several, one is for
-// those who are up to date.
+// readerBound is how many connections may read for followers: with several, one is for
+// up-to-date ones.
 func readerBound(connections int) int { return min(1+connections/2, 5) }
 
 func (l *live) close() {
@@ -125,7 +125,7 @@ func (l *live) changed(all ...news) {
 	}
 }
 
-// tell tells those of this process.
+// tell tells the followers and waiters of this process.
 func (l *live) tell(all []news) {
 	var about []newest
 	for _, n := range all {
@@ -146,7 +146,7 @@ func (l *live) tell(all []news) {
 	l.parts.Tell(about...)
 }
 
-// notifyLock is the class of the advisory lock of those who listen. The number is
+// notifyLock is the class of the advisory lock of listeners. The number is
 // arbitrary.
 const notifyLock = 0x61676e74
 
@@ -163,7 +163,7 @@ func (l *live) notify(ctx context.Context, payloads []string) (heard bool, err e
 }
 
 // The bounds of a statement that no caller's context bounds: its connection may be dead
-// without anybody having noticed. A read may have to carry large messages.
+// unnoticed. A read may have to carry large messages.
 const (
 	readTimeout = 15 * time.Second
 	pollTimeout = 5 * time.Second
@@ -219,7 +219,7 @@ func awaited[Filter any](
 	if err := p.usable(ctx); err != nil {
 		return err
 	}
-	defer p.live.listener.Use()() //nolint:contextcheck // its goroutine is not one of those who wait
+	defer p.live.listener.Use()() //nolint:contextcheck // its goroutine is no waiting caller's
 	err := of.Await(ctx, p.gate.closing, key, filter, about, look)
 	if errors.Is(err, follow.ErrClosed) {
 		return repo.ErrClosed
@@ -243,7 +243,7 @@ func (l *live) polled(
 }
 
 // connect makes the listener's connection. It is not one of the pool's, since it is kept
-// for as long as somebody follows.
+// for as long as there are followers.
 func (l *live) connect(ctx context.Context) (follow.Line, error) {
 	pg, err := conn.Dial(ctx, l.conns.Pool.Config(), func(config *pgx.ConnConfig) {
 		// Nothing is left prepared on a pooler's connection.

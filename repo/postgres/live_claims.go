@@ -21,10 +21,10 @@ func queueOf(namespace string) (key [16]byte) {
 	return key
 }
 
-// anyQueue is what those wait for who ask for all namespaces: no digest.
+// anyQueue is what claims of all namespaces wait for: no digest.
 var anyQueue [16]byte
 
-// claimEnded tells those of this process who wait that a claim has ended: a limit may allow another one.
+// claimEnded tells waiting callers of this process that a claim has ended: a limit may allow another one.
 func (l *live) claimEnded(namespace string) { l.claims.Tell(queueOf(namespace), anyQueue) }
 
 // queued says that plans of namespaces were queued, or may be claimed now.
@@ -62,7 +62,7 @@ func (p *plans) claimOrWait(ctx context.Context, asked repo.Claim) (claimed []re
 // claimable implements follow.WaitersConfig.Poll.
 func (l *live) claimable(ctx context.Context, claims []repo.Claim) ([]bool, error) {
 	var params db.PlanClaimableParams
-	var whose, anywhere []int // claims, by lane, and those of all namespaces
+	var whose, anywhere []int // claims, by lane, and claims of all namespaces
 	for i, asked := range claims {
 		lanes := claim.LanesIn(asked, asked.Namespaces)
 		namespaces, phases, actions, priorities := claim.LaneColumns(lanes)

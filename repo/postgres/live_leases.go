@@ -81,7 +81,7 @@ func (l *leases) acquireOrWait(ctx context.Context, lease repo.NewLease) (acquir
 	if !ok {
 		return acquired, rules.CannotWait()
 	}
-	if _, owned, _ := l.openSlots(ctx, lease); owned { // who holds it need not wait for those who wait
+	if _, owned, _ := l.openSlots(ctx, lease); owned { // its holder passes the callers that wait
 		return l.acquireAny(ctx, lease)
 	}
 	looked, key, about := false, lease.Key.Kind+"\x00"+lease.Key.Name, convert.Each(rules.SlotsOf(lease), leaseDigest)

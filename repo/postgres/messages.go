@@ -298,7 +298,7 @@ func (s *sessions) chunk(ctx context.Context, sessionID repo.ID, from int64, lim
 	return page, nil
 }
 
-// own reads messages of all branches, without those that a fork has of others.
+// own reads messages of all branches, without a fork's inherited ones.
 func (s *sessions) own(ctx context.Context, sessionID repo.ID, from int64, limit int,
 	page []repo.Message,
 ) ([]repo.Message, error) {

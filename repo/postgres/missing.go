@@ -10,8 +10,8 @@ import (
 var errMissingMessages = errors.New("messages of the session are missing: rows were removed or not stored by " +
 	"others, or are hidden from this role")
 
-// missingMessages is the error of a reader who meets a gap. The library never causes one:
-// sequences have none.
+// missingMessages is the error of a reader that meets a gap. The library never causes
+// one: sequences have none.
 func missingMessages() error {
 	return &conn.Error{Sentinel: repo.ErrUnavailable, Cause: errMissingMessages}
 }

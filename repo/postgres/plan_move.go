@@ -40,7 +40,7 @@ func (p *plans) Transition(ctx context.Context, id repo.ID, transition repo.Tran
 	return one.moved, nil
 }
 
-// tellMoved tells those who wait for plans, and whoever works on this one. Who gave its fence is that.
+// tellMoved tells callers that wait for plans, and this plan's worker, unless the worker itself gave its fence.
 func (p *plans) tellMoved(from repo.PlanState, moved repo.Plan, cause repo.Cause) {
 	if moved.State == repo.PlanQueued {
 		p.exec.changed(queued(moved.Namespace)...)
@@ -109,8 +109,8 @@ func (p *plans) moveBelowLive(ctx context.Context, one *moving) error {
 	return err
 }
 
-// overtaken returns the answer for a plan that somebody else moved meanwhile, or whose
-// lease somebody else has.
+// overtaken returns the answer for a plan that another caller moved meanwhile, or
+// whose lease it has.
 func (p *plans) overtaken(ctx context.Context, id repo.ID, transition repo.Transition,
 	cause repo.Cause,
 ) (repo.Plan, error) {
@@ -221,7 +221,7 @@ func (p *plans) progress(ctx context.Context, id repo.ID, progress repo.Progress
 }
 
 // notProcessing returns the error for progress of a plan that is not processing, or whose
-// lease somebody else has.
+// lease another owner has.
 func (p *plans) notProcessing(ctx context.Context, id repo.ID, fence int64) (repo.Plan, error) {
 	stored, err := p.Get(ctx, id)
 	if err != nil {

@@ -45,10 +45,9 @@ var moveLimits = scheduler.Limits{
 	GroupRows: 100, GroupBytes: 1 << 20, ShareRows: 1, Items: 1 << 16, Rows: 1 << 16, Bytes: 256 << 20, Callers: 1 << 16,
 }
 
-// newMover returns what makes transitions in groups: those of different plans that are asked for while a group is under
-// way are one reading and one statement. A group makes those that the lifecycle allows
-// as it is, and waits for nobody. All others it leaves to their callers, who
-// find out why, or wait.
+// newMover returns what makes transitions in groups: transitions of different plans that are asked for while a group is
+// under way are one reading and one statement. A group makes the transitions that the lifecycle allows as it is, and
+// waits for no lock. It leaves all others to their callers, which find out why, or wait.
 func newMover(p *pooled) *commit.Committer[repo.ID, *moving] {
 	return commit.New(p.budget, commit.Config[repo.ID, *moving]{
 		Kind: "transition", Limits: moveLimits, Once: true,
@@ -72,7 +71,7 @@ func (p *pooled) transition(ctx context.Context, one *moving) error {
 // transition leaves all to the caller, whose transaction waits for rows anyway.
 func (b bound) transition(context.Context, *moving) error { return nil }
 
-// makeMoves makes those transitions of a group that can be made at once.
+// makeMoves makes the transitions of a group that can be made at once.
 func makeMoves(ctx context.Context, q db.DBTX, tasks []*moveTask) error {
 	moves, err := decideMoves(ctx, q, tasks)
 	if err != nil {
@@ -112,15 +111,15 @@ func sendMoves(ctx context.Context, q db.DBTX, waits bool, moves ...*moving) err
 	return p.Send(ctx, q)
 }
 
-// decideMoves reads the plans, and returns those that the group may move. What the lifecycle refuses, whatever the
-// fence, or what needs nothing, is done. What is not, its caller does.
+// decideMoves reads the plans, and returns the ones that the group may move. What the lifecycle refuses, whatever
+// the fence, or what needs nothing, is done. What is not, its caller does.
 func decideMoves(ctx context.Context, q db.DBTX, tasks []*moveTask) (moves []*moving, err error) {
 	ids := convert.Each(tasks, func(t *moveTask) pgtype.UUID { return convert.UUID(t.Item.id) })
 	rows, err := queries.PlanGetMany(ctx, q, ids)
 	if err != nil {
 		return nil, err
 	}
-	plans := make(map[repo.ID][]repo.Plan, len(rows)) // one for each who asked for it: they share no memory
+	plans := make(map[repo.ID][]repo.Plan, len(rows)) // one for each caller that asked for it: they share no memory
 	for _, row := range rows {
 		plan, err := convert.Plan(row)
 		if err != nil {

@@ -55,8 +55,8 @@ func stopsUse(err error) bool {
 		errors.Is(err, repo.ErrLimit)
 }
 
-// used returns the plan that an earlier attempt of this call has made, under its id, or that has the
-// use's key. Error: repo.NotFoundError, also if the key's namespace is that of a parent that does not exist.
+// used returns the plan that an earlier attempt of this call has made, under its id, or that has the use's
+// key. Error: repo.NotFoundError, also if the key's namespace comes from a parent that does not exist.
 func (p *plans) used(ctx context.Context, id repo.ID, name repo.ActionName, use repo.UseAction) (repo.Plan, error) {
 	if use.Key == "" {
 		return p.Get(ctx, id)

@@ -23,7 +23,7 @@ import (
 // the states their versions are read, and the sessions again, and if they are others, all is. What a session has of
 // messages never changes, nor does a state with its version, so that everything is of the moment of the versions. What
 // takes long, the states, comes after that moment: however often others write, a read gets to its end. A second round
-// trip has messages that are found by their path, and those for which only Go knows that there is room.
+// trip has messages that are found by their path, and messages for which only Go knows that there is room.
 
 func (s *sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snapshot, error) {
 	read, err := rules.NormalizeRead(read)
@@ -34,7 +34,7 @@ func (s *sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snaps
 	if err != nil {
 		return repo.Snapshot{}, err
 	}
-	if len(others) > 0 { // in their places it reads sessions that nobody has
+	if len(others) > 0 { // in their places it reads sessions that do not exist
 		read.IDs = convert.Each(read.IDs, func(id repo.ID) repo.ID {
 			if _, is := others[id]; is {
 				return repo.NewID()
@@ -62,8 +62,8 @@ func (s *sessions) Read(ctx context.Context, read repo.ReadSessions) (repo.Snaps
 	}
 }
 
-// gapAttempts are how many attempts find messages missing, of as many sessions: those of a fork are given to another
-// session when theirs is deleted.
+// gapAttempts are how many attempts find messages missing, of as many sessions: a fork's inherited messages are
+// given to another session when theirs is deleted.
 const gapAttempts = 3
 
 // errMoved: the statements of a read saw different sessions.
@@ -84,7 +84,7 @@ type reading struct {
 	prompt       []db.SessionReadPromptRow
 	messages     messageScanner
 	state        []db.SessionReadStateRow
-	// versions are those that the states had when the sessions were read. Nil: all was read at one moment.
+	// versions are the versions that the states had when the sessions were read. Nil: all was read at one moment.
 	versions map[repo.Scope]int64
 }
 
@@ -199,7 +199,7 @@ func (r *reading) scopes() (scopes []repo.Scope) {
 	return scopes
 }
 
-// hasVersions reports whether the states are those that there were when the sessions were read.
+// hasVersions reports whether the states are the same as when the sessions were read.
 func (r *reading) hasVersions(snapshot *repo.Snapshot) bool {
 	for _, state := range snapshot.Scopes {
 		if r.versions != nil && state.Version != r.versions[state.Scope] {

@@ -60,8 +60,8 @@ func (r *reading) scan(ctx context.Context, scanner *messageScanner, of []stretc
 type selected struct {
 	count  int64 // of them
 	low    int64 // the first one's sequence, or -1 if that is not known
-	tail   int64 // of those for a prompt: the sequence from which on each follows the one before
-	cut    bool  // there are others before those for a prompt
+	tail   int64 // of a prompt's messages: the sequence from which on each follows the one before
+	cut    bool  // there are others before a prompt's
 	rows   []int // their places among the rows
 	places []stretch
 }

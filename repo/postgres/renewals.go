@@ -71,8 +71,8 @@ type renewer struct {
 const (
 	// renewerIdle is after how long without a renewal the connection is closed.
 	renewerIdle = time.Minute
-	// renewTimeout bounds a statement, so that one that is never answered holds up no renewal for
-	// long: a life may be five seconds.
+	// renewTimeout bounds a statement, so that a lost answer holds up no renewal for long: a life
+	// may be five seconds.
 	renewTimeout = 1500 * time.Millisecond
 )
 
@@ -109,14 +109,14 @@ func (r *renewer) Close() {
 	}
 }
 
-// renewals are those of a group.
+// renewals are a group's.
 type renewals struct {
 	*renewGroup
 
 	hints *hints.Hints[repo.LeaseKey]
 }
 
-// send renews the leases that are held, and that nobody has locked.
+// send renews the leases that are held and unlocked.
 func (g *renewals) send(ctx context.Context, q db.DBTX, tasks []*renewTask) (func(), func(*renewTask) bool, error) {
 	var params db.LeaseRenewParams
 	for _, t := range tasks {

@@ -45,7 +45,7 @@ func (s *messageScanner) scan(rows pgx.Rows) (pgx.Rows, error) {
 		size       sized
 	)
 	// All rows share one set of destinations, so that a row allocates only what its
-	// message keeps. The order is that of the table's columns; nil skips one.
+	// message keeps. They are in the order of the table's columns; nil skips one.
 	destinations := []any{
 		&row.SessionID, &row.Sequence, &row.ID, &role, &kind, &callID, &content, &row.Metadata,
 		&row.Payload, &occurredAt, &row.CreatedAt, &row.Follows, &row.Tokens, &counter, nil,
@@ -54,7 +54,7 @@ func (s *messageScanner) scan(rows pgx.Rows) (pgx.Rows, error) {
 	if hasSizes {
 		destinations = append(destinations[:len(destinations)-1], &size.bytes, &size.place)
 	}
-	s.messages, s.sizes = s.messages[:0], s.sizes[:0] // drop those of a failed attempt
+	s.messages, s.sizes = s.messages[:0], s.sizes[:0] // drop what a failed attempt has read
 	for rows.Next() {
 		row.Metadata, row.Payload = nil, nil
 		if rows.Scan(destinations...) != nil {

@@ -41,7 +41,7 @@ func (s *state) Get(ctx context.Context, scope repo.Scope, key string) (repo.Sta
 		return repo.StateValue{}, err
 	case !rows[0].Known:
 		return repo.StateValue{}, s.exec.noted(convert.SessionNotFound(scope.SessionID))
-	case rows[0].Key != key: // none, or one that begins with it
+	case rows[0].Key != key: // none, or a key that begins with it
 		return repo.StateValue{}, &repo.NotFoundError{Kind: "state", Scope: scope, Name: key}
 	}
 	return convert.StateValue(key, rows[0].Value, rows[0].Version, rows[0].UpdatedAt), nil

@@ -58,7 +58,7 @@ func (e *exporting) scan(rows pgx.Rows) (pgx.Rows, error) {
 		version   int64
 		updatedAt time.Time
 	)
-	// The order is that of the statement's columns; nil skips a column.
+	// In the order of the statement's columns; nil skips a column.
 	ofSession := []any{
 		&row.Session.ID, &row.Session.Namespace, &row.Session.Key, &row.Session.Owner, &row.Session.Actor,
 		&row.Session.AutomationProfile, &row.Session.Metadata, &row.Session.Version, &row.Session.InputTokens,

@@ -11,9 +11,9 @@ import (
 // Stats says what this process does on its pool, which all stores on it share.
 type Stats struct {
 	Pool PoolStats
-	// Committers are those that have been used, by Kind.
+	// Committers are the used ones, by Kind.
 	Committers []CommitterStats
-	// Followers counts the loops of this process that follow something, and those who wait.
+	// Followers counts the loops of this process that follow something, and its waiting callers.
 	Followers FollowerStats
 	// Listening: the process hears of what others commit. Otherwise, while there are followers, it polls.
 	Listening bool
@@ -32,7 +32,7 @@ type PoolStats struct {
 // CommitterStats says what waits to be committed together.
 type CommitterStats struct {
 	Kind string // as of observe.Group
-	// Waiting is the number of writes that no group carries, and Locked that of those of them of which a row was found
+	// Waiting is the number of writes that no group carries, and Locked the number of these of which a row was found
 	// locked.
 	Waiting, Locked int
 	// Groups are under way, of Begun so far.
@@ -43,9 +43,9 @@ type CommitterStats struct {
 // FollowerStats counts loops, and calls that wait.
 type FollowerStats struct {
 	Sessions, Streams int // loops of Sessions.Follow, of Streams.Follow and FollowSession
-	Behind            int // those of them that are being read for, because they catch up
-	// Lag is for how long the one has been behind that is so for longest. One that begins is so until it has read what
-	// there is.
+	Behind            int // the ones that are being read for, because they catch up
+	// Lag is for how long the follower has been behind that is behind longest. A new one is behind until it has read
+	// what there is.
 	Lag            time.Duration
 	Claims, Leases int // calls that wait for a plan, and for a lease or its end
 }

@@ -30,7 +30,7 @@ type Options struct {
 	// It must not change the message. Nil: they are not counted.
 	CountTokens  func(repo.NewMessage) int64
 	TokenCounter string
-	// Observer sees the operations of BindWith's repositories. Those of a store, package agentstore has it see.
+	// Observer sees the operations of BindWith's repositories. Package agentstore has it see a store's operations.
 	Observer observe.Observer
 
 	// view is the namespace of a view, whose names of shared scopes, leases and streams are its own.
@@ -103,8 +103,8 @@ func (view) Close() error { return nil }
 // AuditLog implements auditlog.Keeper.
 func (s *Store) AuditLog() auditlog.Store { return &auditStore{s.exec} }
 
-// Close waits for the operations under way and refuses later ones. It ends those that
-// follow a session.
+// Close waits for the operations under way and refuses later ones. It ends all
+// follows of sessions.
 func (s *Store) Close() error {
 	s.exec.gate.close()
 	if s.owner {
@@ -127,13 +127,13 @@ func (s *Store) Close() error {
 // UTF8 and standard_conforming_strings on; where results are sent as text
 // (default_query_exec_mode exec or simple_protocol), DateStyle must be ISO. The
 // driver knows these, and they are checked before each statement without a round
-// trip: if one is wrong the operation fails with repo.ErrSchema and a
-// *schema.SettingError, and nothing was sent. The caller is responsible for those
-// that the driver does not know and agentstore.OpenPool would check: in those
-// two modes bytea_output must be hex, array_nulls on and extra_float_digits 1 or more, in
-// simple_protocol transform_null_equals off, and session_replication_role may not be replica. The
-// caller also checks the schema's version (schema.Check). Translate gives errors of
-// the caller's own statements the sentinels of the store's.
+// trip: if one is wrong the operation fails with repo.ErrSchema and a *schema.SettingError, and
+// nothing was sent. The caller is responsible for settings that the driver does not know and
+// agentstore.OpenPool would check: in those two modes bytea_output must be hex, array_nulls on
+// and extra_float_digits 1 or more, in simple_protocol transform_null_equals off, and
+// session_replication_role may not be replica. The caller also checks the schema's version
+// (schema.Check). Translate gives errors of the caller's own statements the sentinels of the
+// store's.
 func Bind(tx pgx.Tx) repo.Repositories { return BindWith(tx, Options{}) }
 
 // BindWith is Bind with options. Logger has no effect, because nothing is retried.
@@ -143,8 +143,8 @@ func BindWith(tx pgx.Tx, options Options) repo.Repositories {
 
 // Tx returns the transaction of repositories that InTx or Bind returned, for the
 // caller's own statements in it: they are committed together with what the
-// repositories do. It returns false for others: those of a store itself, which are in
-// no transaction, and those of a store in memory.
+// repositories do. It returns false for others: repositories of a store itself, which
+// are in no transaction, and of a store in memory.
 //
 // The transaction that InTx passes is ended by InTx alone: its Commit and Rollback only
 // return an error, which matches repo.ErrInvalid. Begin makes a savepoint as usual. Use
@@ -172,13 +172,13 @@ func errLent() error {
 	}
 }
 
-// inTx are those of a transaction.
+// inTx are the repositories of a transaction.
 type inTx struct {
 	repositories
 	tx pgx.Tx // as the caller gets it
 }
 
-// repositories are those of a store or a transaction.
+// repositories are the repositories of a store or a transaction.
 type repositories struct {
 	base
 	options Options

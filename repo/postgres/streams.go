@@ -139,7 +139,7 @@ func (s *streams) Append(ctx context.Context, stream repo.Stream, parts ...[]byt
 	return stream.Next + int64(len(parts)), nil
 }
 
-// compare compares the parts of an append with those that are stored at their sequences.
+// compare compares the parts of an append with the ones that are stored at their sequences.
 func (s *streams) compare(ctx context.Context, a *partsAppending) error {
 	stored, err := run(ctx, s.exec.read, queries.StreamPartList, db.StreamPartListParams{
 		StreamID: convert.UUID(a.stream.ID), FromSequence: a.stream.Next, MaxRows: int32(len(a.parts)),

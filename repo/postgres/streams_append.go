@@ -106,7 +106,7 @@ func (b bound) appendParts(ctx context.Context, a *partsAppending) error {
 		if err == nil && writeParts(ctx, write, []*partsRun{run}) {
 			err = write.Send(ctx, q)
 		}
-		if conn.Violates(err, convert.UniquePart) { // at a higher level: by somebody since its snapshot
+		if conn.Violates(err, convert.UniquePart) { // at a higher level: by another transaction since its snapshot
 			err = &conn.Error{Sentinel: repo.ErrContention, Cause: err}
 		}
 		return err
@@ -125,7 +125,7 @@ func (b bound) appendParts(ctx context.Context, a *partsAppending) error {
 type partsRun struct {
 	tasks []*partsTask
 	items []*partsAppending
-	// row is the stream's, nil if there is none. held: somebody else has locked it.
+	// row is the stream's, nil if there is none. held: another transaction has locked it.
 	row  *db.StreamLookRow
 	held bool
 }
@@ -144,7 +144,7 @@ func (r *partsRun) add(t *partsTask) {
 func (r *partsRun) last() *partsAppending { return r.items[len(r.items)-1] }
 
 // joinParts makes one run for each stream. An append of the same stream that does not
-// follow, and those after it, return to the scheduler.
+// follow, and later ones, return to the scheduler.
 func joinParts(g *partsGroup, tasks []*partsTask) []*partsRun {
 	var runs []*partsRun
 	broken := false
@@ -168,8 +168,8 @@ func joinParts(g *partsGroup, tasks []*partsTask) []*partsRun {
 	return runs
 }
 
-// lookAtStreams adds the statements that lock the streams that nobody else has locked, and look at them behind the
-// locks: who had a lock just before may have added parts.
+// lookAtStreams adds the statements that lock the unlocked streams, and look at them behind the locks: the holder
+// of a lock just before may have added parts.
 func lookAtStreams(ctx context.Context, p *conn.Pipeline, runs []*partsRun) {
 	ids := convert.Each(runs, func(r *partsRun) pgtype.UUID { return convert.UUID(r.items[0].stream.ID) })
 	var locked []pgtype.UUID

@@ -87,7 +87,7 @@ func (s *streams) FollowSession(ctx context.Context, sessionID repo.ID) iter.Seq
 }
 
 // freshStreams returns the streams of a session that its follower has not seen. It waits for some,
-// unless this is the first look, or those that are open are others than known says.
+// unless this is the first look, or the open ones are others than known says.
 func (s *streams) freshStreams(
 	ctx context.Context, p *pooled, sessionID repo.ID, seen map[repo.ID]bool, known *int64, first bool,
 ) (fresh []repo.Stream, err error) {
@@ -168,8 +168,8 @@ func endOfStream(ctx context.Context, key string, from repo.StreamPosition, err 
 	return conn.Translate(ctx, err, conn.Reading)
 }
 
-// openStreams says which streams of a session are open, as those know who wait for others: the sum
-// of their fences.
+// openStreams says which streams of a session are open, as a caller knows that waits for others:
+// the sum of their fences.
 type openStreams struct {
 	session repo.ID
 	fences  int64

@@ -10,13 +10,13 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/conn"
 )
 
-// removedPartBytes is how many bytes of parts are removed for each one that a removal is limited to,
-// so that the default removes up to 8 MiB at once: large parts take the server longer.
+// removedPartBytes is how many bytes of parts are removed for each part that a removal is limited
+// to, so that the default removes up to 8 MiB at once: large parts take the server longer.
 const removedPartBytes = 8 << 10
 
 // removeExpired removes up to limit parts, and up to limit streams.
 func removeExpired(ctx context.Context, q db.DBTX, limit int) (streams, parts int64, err error) {
-	// Those that have expired first may be kept: there may be others behind them.
+	// The ones that expired first may be kept: there may be others behind them.
 	for expired := int64(limit); err == nil && expired == int64(limit) && streams+parts == 0; {
 		p := &conn.Pipeline{}
 		conn.Ask(ctx, p, &expired, queries.StreamExpire, int64(limit))
@@ -34,8 +34,8 @@ const (
 	sweepTimeout = 5 * time.Second
 )
 
-// sweeper removes what is left, such as of streams that have expired, in its own time: those who give it a
-// reason do not wait. It has a goroutine while there is something to do.
+// sweeper removes remains, such as of streams that have expired, in its own time: the callers that give it
+// a reason do not wait. It has a goroutine while there is something to do.
 type sweeper struct {
 	pause time.Duration
 	// remove removes up to limit rows, and reports whether there may be more.

@@ -15,9 +15,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/write"
 )
 
-// turnCall is a call that makes a turn. One that names its session by its key is made for
-// the session that is found, or for the one that is created: what a turn stores depends on the
-// id.
+// turnCall is a call that makes a turn. If it names its session by its key, it is made for the
+// session that is found, or created: what a turn stores depends on the id.
 type turnCall struct {
 	sessions *sessions
 	given    repo.Turn
@@ -132,8 +131,8 @@ func (c *turnCall) apart(ctx context.Context) (result repo.AppendedTurn, err err
 	return result, exec.noted(conn.Settled(conn.AfterDoubt(unsure, err)))
 }
 
-// hasVanished reports whether the session that the turn creates was missing: somebody else
-// had created it first, and has deleted it.
+// hasVanished reports whether the session that the turn creates was missing: another
+// caller had created it first, and has deleted it.
 func (c *turnCall) hasVanished(err error) bool {
 	missing, is := errors.AsType[*repo.NotFoundError](err)
 	return is && missing.Kind == "session" && c.turn.SessionID == missing.ID && c.turn.Create != nil

@@ -30,8 +30,8 @@ func (c *turnCall) plan(ctx context.Context) error {
 // actionBytes is the memory that an action takes, more or less.
 const actionBytes = 4 << 10
 
-// usedAction returns an action. Outside of transactions it may be as it was read before: whoever uses it finds out
-// whether it has changed. again: it has.
+// usedAction returns an action. Outside of transactions it may be as it was read before: its use finds out whether
+// it has changed. again: it has.
 func (s *sessions) usedAction(ctx context.Context, name repo.ActionName, again bool) (repo.Action, error) {
 	pool, cached := s.exec.(*pooled)
 	if cached && !again {

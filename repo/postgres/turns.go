@@ -24,7 +24,7 @@ func (s *sessions) AppendTurn(ctx context.Context, turn repo.Turn) (repo.Appende
 		if result, err := call.append(ctx); !errors.Is(err, write.ErrActionChanged) { // since it was read
 			return call.answer(result, err)
 		}
-		call.alone = true // to wait for whoever changes it
+		call.alone = true // to wait for the transaction that changes it
 	}
 	return repo.AppendedTurn{}, &conn.Error{Sentinel: repo.ErrContention, Cause: write.ErrActionChanged}
 }

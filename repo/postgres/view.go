@@ -13,18 +13,18 @@ import (
 // base is what all repositories have.
 type base struct {
 	exec executor
-	// view is the namespace of a view. Empty: that of the whole store.
+	// view is the namespace of a view. Empty: the whole store's.
 	view string
 	// known is what is known to be in views.
 	known *known
 }
 
-// namespace is that of the names of shared scopes and streams.
+// namespace is the namespace of names of shared scopes and streams.
 func (b base) namespace() string { return cmp.Or(b.view, repo.DefaultNamespace) }
 
-// A namespace is checked where an id enters: a look finds that of a session or a plan, once, since it never changes and
-// no id is given twice. What is in another one is answered like what does not exist, also if other arguments are wrong.
-// So checkSession and checkPlan return the error of these first.
+// A namespace is checked where an id enters: a look finds the namespace of a session or a plan, once, since it never
+// changes and no id is given twice. What is in another one is answered like what does not exist, also if other
+// arguments are wrong. So checkSession and checkPlan return the error of these first.
 
 func (b base) checkSession(ctx context.Context, id repo.ID, checked error) error {
 	if checked != nil || b.has("session", id) {
@@ -67,7 +67,7 @@ func (b base) found(kind string, id repo.ID, namespace string, err error) error 
 	return err
 }
 
-// others returns those of sessions that are not in the view. True: it exists in another namespace.
+// others returns the sessions that are not in the view. True: it exists in another namespace.
 func (b base) others(ctx context.Context, ids ...repo.ID) (map[repo.ID]bool, error) {
 	var unknown []repo.ID
 	for _, id := range ids {
@@ -93,8 +93,8 @@ func (b base) others(ctx context.Context, ids ...repo.ID) (map[repo.ID]bool, err
 	return others, nil
 }
 
-// inView checks the session of a turn. One that is to be created is looked at again with that: somebody else may create
-// it meanwhile.
+// inView checks the session of a turn. A session that is to be created is looked at again with that: another
+// caller may create it meanwhile.
 func (c *turnCall) inView(ctx context.Context) error {
 	if c.sessions.view == "" || c.turn.Named {
 		return nil

@@ -18,17 +18,17 @@ type Keeper interface {
 // Store removes and replaces what the contract only adds to.
 type Store interface {
 	// RemoveTurns removes up to limit records of turns that were added before a time, and from another one on. A turn
-	// that is repeated later is added again. It leaves those of sessions that a legal hold keeps, and counts them. It
-	// goes on at next; zero: nothing is left. With dryRun it counts all, and removes nothing.
+	// that is repeated later is added again. It leaves and counts the records of sessions that a legal hold keeps. It
+	// goes on at next; zero: it has finished. With dryRun it counts all, and removes nothing.
 	RemoveTurns(ctx context.Context, from, before time.Time, limit int,
 		dryRun bool) (removed, held int64, next time.Time, err error)
 	// Idle counts the sessions to which nothing was appended since the minute of the times, by namespace, and says for how
-	// long the first one is due by that. Of the first 10,001 those are left out that a legal hold keeps, or that are in
-	// use.
+	// long the first one is due by that. Of the first 10,001 it leaves out sessions that a legal hold keeps, or that are
+	// in use.
 	Idle(ctx context.Context, since map[string]time.Time) (sessions int64, longest time.Duration, err error)
 	// Forget replaces what is stored of a person where a row stays, and what tells of them in the audit trail, in
-	// transactions of bounded size. It may be repeated, and goes on with what is left. The zero Person: it finds out
-	// whether it may. In PostgreSQL only the owner of the tables may. Errors: ErrPermission; RefusedError of the kind
+	// transactions of bounded size. It may be repeated, and then goes on. The zero Person: it only checks the
+	// permission. In PostgreSQL only the owner of the tables may. Errors: ErrPermission; RefusedError of the kind
 	// "hold" if a hold keeps the messages.
 	Forget(ctx context.Context, person Person) (Forgotten, error)
 	// Judge says of each session that is there what keeps it from being deleted for its age.
@@ -42,19 +42,19 @@ type Store interface {
 	// Kept counts the messages of deleted sessions that forks have: their own ones, and all, with what came with imports
 	// of them.
 	Kept(ctx context.Context, sessions []repo.ID) (own, all int64, err error)
-	// Made returns the plans that were made for sessions, also for those that are gone, and those below them.
+	// Made returns the plans that were made for sessions, also for deleted ones, and the plans below them.
 	Made(ctx context.Context, sessions []repo.ID) ([]repo.ID, error)
-	// Namespaces returns those of sessions, leases and shared scopes of state, without that in which a spread keeps its
-	// places.
+	// Namespaces returns the namespaces of sessions, leases and shared scopes of state, without the one in which a
+	// spread keeps its places.
 	Namespaces(ctx context.Context) ([]string, error)
-	// Has reports whether a namespace has sessions, plans, actions, streams, shared scopes of state or leases. Those of
-	// DefaultNamespace do not count: each store has retention's there.
+	// Has reports whether a namespace has sessions, plans, actions, streams, shared scopes of state or leases. Leases
+	// of DefaultNamespace are left out: each store has retention's there.
 	Has(ctx context.Context, namespace string) (bool, error)
 	// Names returns up to 10,000 of the names that are stored, behind one, by kind and then name. It reads everything.
 	Names(ctx context.Context, after Name) ([]Name, error)
 }
 
-// Judgement is that of one session.
+// Judgement is the judgement of one session.
 type Judgement struct {
 	ID          repo.ID
 	Held, InUse bool
@@ -66,11 +66,11 @@ type Together interface {
 	DeleteTogether(ctx context.Context, all []Deletion) error
 }
 
-// Deletion is that of one session, and says what has become of it.
+// Deletion is the deletion of one session, and its outcome.
 type Deletion struct {
 	ID repo.ID
 	If repo.DeleteIf
-	// Err says why the session stays, or NotFoundError; ErrContention if somebody else has locked it.
+	// Err says why the session stays, or NotFoundError; ErrContention if another transaction has locked it.
 	Deleted repo.DeletedSession
 	Err     error
 }
@@ -87,8 +87,8 @@ func Batch(sessions []repo.Session, rows int) (n int) {
 	return n
 }
 
-// Delete deletes sessions, each as Sessions.Delete does: in one transaction if the store can, and it then waits for
-// nobody; in a view one by one. Each Deletion has its outcome, also if none was made.
+// Delete deletes sessions, each as Sessions.Delete does: in one transaction if the store can, which then skips
+// locked sessions instead of waiting; in a view one by one. Each Deletion has its outcome, also if none was made.
 func Delete(ctx context.Context, store repo.Store, all []Deletion) {
 	if keeper, is := store.(Keeper); is {
 		if together, is := keeper.Removal().(Together); is {
@@ -108,14 +108,14 @@ func Delete(ctx context.Context, store repo.Store, all []Deletion) {
 
 // Person says what is a person's.
 type Person struct {
-	// Names are those by which the person owns and acts, in the namespaces; empty: in all.
+	// Names are the names by which the person owns and acts, in the namespaces; empty: in all.
 	Names, Namespaces []string
 	// Sessions and Plans are about to be deleted, or were: the user and the details of audit entries about them are
-	// erased, and the messages of these sessions that forks have, also those that came with their imports.
+	// erased, and the messages of these sessions in forks, also in imported ones.
 	Sessions, Plans []repo.ID
 }
 
-// Name is a name that somebody may have: the owner or actor of something, or a shared scope of state.
+// Name is a name that a person may have: an owner, an actor, or a shared scope of state.
 type Name struct {
 	Scope bool
 	Name  string
@@ -135,8 +135,8 @@ type Forgotten struct {
 	// Live counts plans that the person has made, and that have work to do: their texts and their maker are left. Cancel
 	// them, and erase again.
 	Live int64 `json:"live_plans"`
-	// Named counts leases that have one of the names, which somebody holds, or whose tokens are ahead of the database's
-	// clock: they are left. Erase again.
+	// Named counts leases of the names that were kept, since they are held or their tokens are ahead of the database's
+	// clock. Erase again.
 	Named int64 `json:"named_leases"`
 }
 

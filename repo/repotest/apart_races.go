@@ -27,7 +27,7 @@ var apartTests = []struct {
 	{"OtherFaults", testApartOtherFaults},
 }
 
-// What a view made in a transaction that was rolled back is not its own later: somebody else may have
+// What a view made in a transaction that was rolled back is not its own later: another view may have
 // the id by then.
 func testApartRolledBack(t *testing.T, one, other repo.Store, _ string) {
 	id := repo.NewID()
@@ -48,7 +48,7 @@ func testApartRolledBack(t *testing.T, one, other repo.Store, _ string) {
 	wantNotFound(t, err, "session", id)
 }
 
-// A session's id may be that of somebody else's plan.
+// A session's id may be another caller's plan's.
 func testApartIDOfPlan(t *testing.T, one, other repo.Store, namespace string) {
 	f := newFixture(t, other, namespace)
 	for _, id := range []repo.ID{f.plan(), f.moved(repo.TransitionStart), f.stream().ID} {
@@ -123,7 +123,7 @@ func testApartCreationBehind(t *testing.T, one, other repo.Store, _ string) {
 }
 
 // A deleted session is not restored to another namespace, whose view could then be asked for it by
-// those who know it.
+// callers that know it.
 func testApartRestored(t *testing.T, one, other repo.Store, _ string) {
 	id := create(t, other.Sessions())
 	exported := export(t, other.Sessions(), id)
@@ -212,8 +212,8 @@ func testApartEqualKeys(t *testing.T, one, other repo.Store, _ string) {
 	}
 }
 
-// ApartFromWhole has the whole store make plans of its own for a view's session: by a turn and by a link. Whoever reads the session,
-// or repeats the turn, through the view gets neither, nor learns that they are there.
+// ApartFromWhole has the whole store make plans of its own for a view's session: by a turn and by a link. A caller that reads the
+// session, or repeats the turn, through the view gets neither, nor learns that they are there.
 // Guarantee: Views: A view gets no plan of another namespace from its own sessions and turns.
 func ApartFromWhole(t *testing.T, whole, one repo.Store) {
 	t.Helper()

@@ -22,7 +22,7 @@ func wantDiscreet(t *testing.T, err error) {
 }
 
 // wantError checks that err is of type E and matches the sentinel and no other one,
-// so that a caller who checks for several gets one answer. Only a refused import
+// so that a caller that checks for several gets one answer. Only a refused import
 // also matches its cause.
 func wantError[E error](t *testing.T, err, sentinel error) (E, bool) {
 	t.Helper()

@@ -504,7 +504,7 @@ func testAuditLeafMissing(t *testing.T, store repo.Store) {
 	wantInvalid(t, err, "from")
 }
 
-// No entry is lost or stray unless somebody tampers with the tables.
+// No entry is lost or stray unless the tables are tampered with.
 func testAuditWhole(t *testing.T, store repo.Store) {
 	entries := auditEntries(auditType(t), 3)
 	record(t, store.Audit(), entries...)

@@ -62,7 +62,7 @@ func overwriteAround(t *testing.T, c call, f *fixture, on reflect.Value) {
 		for attempt := 1; ; attempt++ {
 			results, err := c.invoke(t.Context(), on, args)
 			if errors.Is(err, repo.ErrContention) && attempt < 100 { // another sealer
-				time.Sleep(10 * time.Millisecond) // pace: whoever comes first, it ends
+				time.Sleep(10 * time.Millisecond) // pace: whichever comes first, it ends
 				continue
 			}
 			if !errors.Is(err, c.fails) {
@@ -199,8 +199,8 @@ func findOverwritten(v reflect.Value) string {
 	return ""
 }
 
-// testLeftAppends has callers whose contexts end during their appends, and who
-// reuse their buffers at once. What is stored must be what they passed.
+// testLeftAppends has callers whose contexts end during their appends, and
+// that reuse their buffers at once. What is stored must be what they passed.
 func testLeftAppends(t *testing.T, store repo.Store) {
 	const callers, rounds = 24, 6
 	s := store.Sessions()

@@ -6,8 +6,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// A claim whose lease has ended, and that somebody has acquired by hand since, is over when
-// that lease ends, too: not only when it would have expired.
+// A claim whose lease has ended, and was acquired by hand since, is over when that lease
+// ends, too: not only when it would have expired.
 func testClaimLeaseByHand(t *testing.T, r repo.Repositories) {
 	q := newQueue(t, r)
 	c := q.takeOneOf(q.add(1)[0])
@@ -21,7 +21,7 @@ func testClaimLeaseByHand(t *testing.T, r repo.Repositories) {
 }
 
 // The owner of a claim whose lease has ended may acquire it again, as Hold does. What takes
-// the plan out of processing releases that lease, too, but not somebody else's.
+// the plan out of processing releases that lease, too, but not another owner's.
 func testClaimAcquiredAgain(t *testing.T, r repo.Repositories) {
 	q := newQueue(t, r)
 	for _, same := range []bool{true, false} {

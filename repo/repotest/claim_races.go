@@ -116,7 +116,7 @@ func testRaceExpired(t *testing.T, store repo.Store) {
 	}
 }
 
-// While claims are released and made again, one of those who claimed a plan completes it.
+// While claims are released and made again, one of the claimers of a plan completes it.
 func testRaceClaimAndComplete(t *testing.T, store repo.Store) {
 	q := newQueue(t, store)
 	ids := q.add(20)
@@ -157,7 +157,7 @@ func testRaceClaimAndComplete(t *testing.T, store repo.Store) {
 	}
 }
 
-// Somebody who acquires a plan's lease by hand and a claim have one winner, and their tokens
+// An acquisition of a plan's lease by hand and a claim have one winner, and their tokens
 // grow.
 // Guarantee: Claims: A claim and an acquisition by hand never both get the plan.
 func testRaceClaimAndAcquire(t *testing.T, store repo.Store) {
@@ -335,7 +335,7 @@ func testClaimWait(t *testing.T, store repo.Store) {
 	w.wants(inTx)
 }
 
-// Many who wait get many plans: each plan is claimed once, and nobody waits for ever.
+// Many waiting claims get many plans: each plan is claimed once, and none waits for ever.
 func testClaimWaitMany(t *testing.T, store repo.Store) {
 	q := newQueue(t, store)
 	var seen taken

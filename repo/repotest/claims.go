@@ -393,7 +393,7 @@ func testClaimStarted(t *testing.T, r repo.Repositories) {
 	wantClaimed(t, q.take(q.claim()))
 }
 
-// A queued plan whose lease somebody holds is left out, and keeps its place.
+// A queued plan whose lease is held is left out, and keeps its place.
 func testClaimLeaseHeld(t *testing.T, r repo.Repositories) {
 	q := newQueue(t, r)
 	ids := q.add(3)

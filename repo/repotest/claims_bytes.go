@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/internal/rules"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -67,7 +68,12 @@ func testClaimBytes(t *testing.T, r repo.Repositories) {
 	}
 	left = len(leases)
 	for left > 0 && !t.Failed() {
-		if claimed := bounded(); len(claimed) == 0 || slices.ContainsFunc(claimed, func(c repo.ClaimedPlan) bool { return c.Plan.Attempt != 2 }) {
+		var claimed []repo.ClaimedPlan
+		await.For(t, "a plan is claimed", func() bool { // a sweep may have it locked
+			claimed = bounded()
+			return len(claimed) > 0
+		})
+		if slices.ContainsFunc(claimed, func(c repo.ClaimedPlan) bool { return c.Plan.Attempt != 2 }) {
 			t.Errorf("of %d plans whose claims have ended, claimed %v", left, idsOf(claimed))
 		}
 	}

@@ -91,7 +91,7 @@ func testInUse(t *testing.T, r repo.Repositories) {
 	}
 	asked := create(t, r.Sessions())
 	uses["queued"](asked)
-	_, err := r.Sessions().Delete(t.Context(), asked) // by somebody who means it
+	_, err := r.Sessions().Delete(t.Context(), asked) // by a caller that means it
 	must(t, asked, err)
 }
 

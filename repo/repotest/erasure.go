@@ -14,13 +14,13 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/removal"
 )
 
-// Whole is a store of which somebody is erased, with its views.
+// Whole is a store in which a person is erased, with its views.
 type Whole interface {
 	removal.Keeper
 	In(namespace string) repo.Store
 }
 
-// tenant is what somebody with a name has in a namespace, as it is read.
+// tenant is what a person with a name has in a namespace, as it is read.
 type tenant struct {
 	namespace string
 	store     repo.Store
@@ -93,7 +93,7 @@ func ErasedInNamespaces(t *testing.T, whole Whole, erase func(name string, names
 	check(0, 1, 2)
 }
 
-// ErasedBesideForks tests that an erasure fails before it removes anything, while a hold keeps a fork of somebody else's that has the
+// ErasedBesideForks tests that an erasure fails before it removes anything, while a hold keeps another person's fork that has the
 // person's messages; and that a fork, a plan and an entry which others make while the person is erased do not keep them.
 // Guarantee: Deletion: An erasure leaves forks that a legal hold keeps, and then removes nothing.
 // Guarantee: Deletion: What others make of a session while its owner is erased is erased, too.
@@ -248,7 +248,7 @@ func ErasedForks(t *testing.T, whole Whole, erase func(name string) (messages, t
 	must(t, name, err)
 	wantSame(t, "the actor", get(t, sessions, acted.ID).Actor, "")
 	wantSame(t, "the plan", getPlan(t, whole, plan.ID).Description, "")
-	wantSame(t, "what somebody else had", readAll(t, sessions, anns)[1].Content, name)
+	wantSame(t, "what another person had", readAll(t, sessions, anns)[1].Content, name)
 	wantNoName(t, whole, name)
 }
 
@@ -280,7 +280,7 @@ func wantNoName(t *testing.T, whole Whole, name string) {
 	}
 }
 
-// DeletionsAreTold tests that the audit trail names each session and plan that is deleted, by whatever, so that who follows it can
+// DeletionsAreTold tests that the audit trail names each session and plan that is deleted, by whatever, so that its followers can
 // keep an index or files in step. all deletes sessions and ended plans of a namespace for their age.
 // Guarantee: Deletion: The audit trail names each session and plan that erasure, retention or a call has deleted.
 func DeletionsAreTold(t *testing.T, whole Whole, erase func(name string) error, all func(namespace string) error) {

@@ -23,8 +23,8 @@ func fenceRaceTests() []test {
 	}
 }
 
-// Writers who hold a lease are overtaken while they write in a loop: after the lease was
-// acquired by somebody else, none of their writes is accepted.
+// Writers that hold a lease are overtaken while they write in a loop: after another
+// owner's acquisition, none of their writes is accepted.
 // Guarantee: Leases: After an acquisition a session accepts no earlier fence.
 func testFenceOvertaken(t *testing.T, store repo.Store) {
 	scope, beside := shared(), create(t, store.Sessions())
@@ -84,7 +84,7 @@ func testFenceOvertaken(t *testing.T, store repo.Store) {
 	}
 }
 
-// A writer who looks at the lease before each write is not safe. The same harness finds that.
+// A writer that looks at the lease before each write is not safe. The same harness finds that.
 func testFenceNaive(t *testing.T, store repo.Store) {
 	for range 200 {
 		late, _ := overtaken(t, store, func(id repo.ID, lease repo.Lease, message repo.NewMessage) bool {
@@ -106,9 +106,9 @@ func testFenceNaive(t *testing.T, store repo.Store) {
 	t.Error("no write was late: this test would not find one")
 }
 
-// overtaken has several writers write under a lease, until write returns false, and ends
-// the lease meanwhile. It returns how many messages were accepted, and how many of them after somebody
-// else had acquired the lease.
+// overtaken has several writers write under a lease, until write returns false, and ends the lease
+// meanwhile. It returns how many messages were accepted, and how many of them after another owner had
+// acquired the lease.
 func overtaken(t *testing.T, store repo.Store, write func(id repo.ID, lease repo.Lease, message repo.NewMessage) bool) (late, accepted int) {
 	t.Helper()
 	const writers = 4
@@ -207,8 +207,8 @@ func testFenceNeighbours(t *testing.T, store repo.Store) {
 	}
 }
 
-// A session is created while its lease goes from one to the next, each of whom writes. After
-// a lease was acquired, no write under an earlier one is accepted.
+// A session is created while its lease goes from one writer to the next. After a lease was
+// acquired, no write under an earlier one is accepted.
 func testFenceCreations(t *testing.T, store repo.Store) {
 	for range 8 {
 		id := repo.NewID()

@@ -27,7 +27,7 @@ func leaseOf(t *testing.T, r repo.Repositories, key repo.LeaseKey) repo.Lease {
 	return acquire(t, r, repo.NewLease{Key: key, Owner: randomName()})
 }
 
-// overtake ends a lease, and gives it to somebody else.
+// overtake ends a lease, and gives it to another owner.
 func overtake(t *testing.T, r repo.Repositories, lease repo.Lease) repo.Lease {
 	t.Helper()
 	release(t, r, lease)

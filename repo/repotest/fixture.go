@@ -109,7 +109,7 @@ func (f *fixture) document() []byte {
 	})
 }
 
-// ownSession is a session of whoever is asked.
+// ownSession is a session of the store that is asked.
 func (f *fixture) ownSession() repo.ID {
 	if f.asker == nil {
 		return f.session()
@@ -144,7 +144,7 @@ func (f *fixture) plain() string {
 	return once(f, "plain", func() string { return f.ownActionOf(f.t.Context(), f.r, f.namespace+"/") })
 }
 
-// ownAction is one of whoever is asked.
+// ownAction is an action of the store that is asked.
 func (f *fixture) ownAction() string {
 	if f.asker == nil {
 		return f.plain()

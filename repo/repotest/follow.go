@@ -430,7 +430,7 @@ func testFollowInTransaction(t *testing.T, store repo.Store) {
 	}
 }
 
-// Closing the store ends those who wait.
+// Closing the store ends all waits.
 func testFollowClose(t *testing.T, store repo.Store) {
 	s := store.Sessions()
 	var all []*following

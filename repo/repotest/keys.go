@@ -501,7 +501,7 @@ func testImportOfTakenKey(t *testing.T, s repo.Sessions) {
 	}
 }
 
-// A document of a session that was deleted is imported only by those who say that they restore it.
+// A document of a session that was deleted is imported only by a call that says that it restores it.
 func testImportOfDeletedSession(t *testing.T, s repo.Sessions) {
 	id := used(t, s)
 	document, messages := export(t, s, id), readAll(t, s, id)
@@ -524,7 +524,7 @@ func testImportOfDeletedSession(t *testing.T, s repo.Sessions) {
 	wantSessionConflict(t, err, repo.ExistsError{Kind: "session", ID: id, Gone: true})
 }
 
-// The id of a session that was deleted is not given again, whoever chose it.
+// The id of a session that was deleted is not given again, also if a caller chose it.
 func testDeletedID(t *testing.T, s repo.Sessions) {
 	key := newKey(s)
 	for name, session := range map[string]repo.NewSession{

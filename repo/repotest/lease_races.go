@@ -121,7 +121,7 @@ func testLeaseOneOwner(t *testing.T, store repo.Store) {
 	}
 }
 
-// An expired lease is held by nobody: not even its owner renews it.
+// An expired lease has no holder: not even its owner renews it.
 func testLeaseExpiry(t *testing.T, store repo.Store) {
 	const keys = 4
 	var expired [keys]repo.Lease
@@ -294,7 +294,7 @@ func holdFor(t *testing.T, store repo.Store, asked repo.NewLease) (held *repo.He
 	return held, must(t, held, err).Lease()
 }
 
-// The context ends soon after somebody has released the lease, and taken it.
+// The context ends soon after another process has released the lease, and taken it.
 func testHoldIsLost(t *testing.T, store repo.Store) {
 	asked := newLease()
 	held, lost := holdFor(t, store, asked)

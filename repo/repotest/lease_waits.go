@@ -17,8 +17,8 @@ func patient(lease repo.NewLease) repo.NewLease {
 	return lease
 }
 
-// Those who wait for a lease get it one after the other: when it is released, or its owner's are, or when
-// a transaction that does so is committed. One that gives up stops nobody.
+// Waiting callers get a lease one after the other: when it is released, or its owner's are, or when a
+// transaction that does so is committed. One that gives up stops no other.
 // Guarantee: Leases: A lease that is released is given to the next one who waits.
 func testLeaseWaits(t *testing.T, store repo.Store) {
 	asked := newLease()
@@ -68,7 +68,7 @@ func testLeaseWaits(t *testing.T, store repo.Store) {
 	running.Wait()
 }
 
-// A lease that expires is given to one who waits.
+// A lease that expires is given to a waiting caller.
 func testLeaseWaitsForExpiry(t *testing.T, store repo.Store) {
 	asked, lives := newLease(), livesOf(store)
 	asked.TTL = lives.ofLife(repo.MinLeaseTTL)
@@ -83,7 +83,7 @@ func testLeaseWaitsForExpiry(t *testing.T, store repo.Store) {
 	}()
 	time.Sleep(20 * time.Millisecond) // pace: it may be waiting by now
 	lives.elapse(t, Aged{Leases: []repo.Lease{first}})
-	next := await.Value(t, "who waits gets the lease", acquired)
+	next := await.Value(t, "the waiting caller gets the lease", acquired)
 	if next.Fence <= first.Fence || lives.age == nil && next.AcquiredAt.Before(first.ExpiresAt) {
 		t.Errorf("%+v was acquired after %+v", next, first)
 	}
@@ -155,7 +155,7 @@ func testLeaseSlotsHeld(t *testing.T, store repo.Store) {
 	}
 }
 
-// Whoever waits for the end of a lease learns of it, however it ends.
+// A caller that waits for the end of a lease learns of it, however it ends.
 // Guarantee: Leases: The context of `HoldLease` ends soon after another process ended the lease.
 func testLeaseAwait(t *testing.T, store repo.Store) {
 	q := newQueue(t, store)

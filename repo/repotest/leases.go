@@ -219,7 +219,7 @@ func testLeaseReleaseAll(t *testing.T, r repo.Repositories) {
 	wantSame(t, "other owner's lease", listLeases(t, r, repo.LeaseFilter{Owner: other.Owner}, 0), []repo.Lease{other})
 }
 
-// Tokens of a key grow, whoever held it and however it ended.
+// Tokens of a key grow, of any owner and however it ended.
 func testLeaseTokens(t *testing.T, r repo.Repositories) {
 	asked, last := newLease(), int64(0)
 	for round := range 6 {

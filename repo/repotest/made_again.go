@@ -8,8 +8,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/repotest/bykey"
 )
 
-// A session that is deleted and made again under its key is another one: who knows the first
-// one's id meets nothing of the second one, wherever they were.
+// A session that is deleted and made again under its key is another one: by the first one's
+// id nothing of the second one is found, anywhere.
 func madeAgainTests() []test {
 	return []test{
 		onPlans("Read", testMadeAgainRead),

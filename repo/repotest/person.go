@@ -10,8 +10,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// Person stores what somebody may have in every call that takes texts: their own sessions and plans, and what they do in those of
-// others. Each text is their name, or contains it. number tells apart those of one store. It returns one of the sessions.
+// Person stores what a person may have in every call that takes texts: their own sessions and plans, and what they do in others'.
+// Each text is their name, or contains it. number tells apart those of one store. It returns one of the sessions.
 func Person(t testing.TB, store interface {
 	repo.Store
 	AuditLog() auditlog.Store
@@ -46,7 +46,7 @@ func (p *person) sessions(store repo.Store) repo.ID {
 	p.ok(err)
 	_, err = sessions.Update(p.ctx, session.ID, repo.SessionUpdate{MetadataPatch: json.RawMessage(`{"again":"` + name + `"}`)})
 	p.ok(err)
-	_, err = sessions.Create(p.ctx, repo.NewSession{Actor: name}) // somebody else's
+	_, err = sessions.Create(p.ctx, repo.NewSession{Actor: name}) // another person's
 	p.ok(err)
 	message := repo.NewMessage{Role: repo.RoleUser, Kind: name, CallID: name, Content: name, Metadata: p.text, Payload: []byte(name), Tokens: 1, Counter: name}
 	messages := make([]repo.NewMessage, 1000)
@@ -66,7 +66,7 @@ func (p *person) sessions(store repo.Store) repo.ID {
 	p.ok(err)
 	_, err = sessions.Append(p.ctx, own.ID, message)
 	p.ok(err)
-	for _, at := range []int64{10, 1200} { // those of somebody else keep messages
+	for _, at := range []int64{10, 1200} { // another person's keep messages
 		fork, err := sessions.Fork(p.ctx, session.ID, at, repo.NewSession{Owner: "forks"})
 		p.ok(err)
 		_, err = sessions.Append(p.ctx, fork.ID, repo.NewMessage{Role: repo.RoleUser, Content: "mine"})
@@ -108,7 +108,7 @@ func (p *person) plans(store repo.Store, session repo.ID, number string) {
 		plan, err := plans.Use(p.ctx, action, use)
 		p.ok(err)
 		by := by
-		if use.Actor == name { // what fails with their arguments says so, whoever works on it
+		if use.Actor == name { // what fails with their arguments says so, under any worker
 			by.Actor = "others"
 		}
 		_, err = plans.Transition(p.ctx, plan.ID, repo.TransitionStart, by)
@@ -120,7 +120,7 @@ func (p *person) plans(store repo.Store, session repo.ID, number string) {
 		return plan
 	}
 	failed(use)                                      // theirs, of no session
-	child := failed(repo.UseAction{Actor: "others"}) // somebody else's, with a cancelled one below
+	child := failed(repo.UseAction{Actor: "others"}) // another person's, with a cancelled one below
 	_, err = plans.Transition(p.ctx, child.ID, repo.TransitionCancel, by)
 	p.ok(err)
 	use.SessionID = session

@@ -151,7 +151,8 @@ func testPlanDeleteMissing(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// sweepAway sweeps until none of the plans is there. A sweep waits for nobody, so it passes over what another one is deleting.
+// sweepAway sweeps until none of the plans is there. A sweep skips locked rows, so it passes over what another one is
+// deleting.
 func sweepAway(t *testing.T, r repo.Repositories, ids ...repo.ID) {
 	t.Helper()
 	await.For(t, "plans that were kept long enough are deleted", func() bool {
@@ -164,7 +165,7 @@ func sweepAway(t *testing.T, r repo.Repositories, ids ...repo.ID) {
 	wantGone(t, r, ids...)
 }
 
-// sweep sweeps until nothing is left that nobody else holds.
+// sweep sweeps until only held plans are left.
 func sweep(t *testing.T, r repo.Repositories) {
 	t.Helper()
 	for {
@@ -176,7 +177,7 @@ func sweep(t *testing.T, r repo.Repositories) {
 }
 
 // What has been kept long enough since its end is deleted with what is below it, once all of that has ended. A plan that waits for a
-// decision, which somebody makes on Monday, has not.
+// decision, which is made on Monday, has not.
 // Guarantee: Plans: A plan that waits for its next phase outlives Keep.
 func testPlanKeep(t *testing.T, r repo.Repositories) {
 	action := createAction(t, r, repo.ActionDefinition{Reusable: true, Keep: time.Microsecond, Phases: []repo.Phase{repo.PhaseStrategize}})
@@ -257,8 +258,8 @@ func testPlanMaxAge(t *testing.T, r repo.Repositories) {
 	wantClaimed(t, q.take(q.claim())) // it would be queued again after its deadline
 }
 
-// wantAgeSinceDue wants the age of a plan, of a microsecond, to count from when it is due, and not while a delay lasts. Who begins its
-// next phase wants it now.
+// wantAgeSinceDue wants the age of a plan, of a microsecond, to count from when it is due, and not while a delay lasts. Beginning its
+// next phase makes it due at once.
 func wantAgeSinceDue(t *testing.T, r repo.Repositories, q queue, due time.Time) {
 	t.Helper()
 	delayed := usePlan(t, r, q.action, repo.UseAction{Namespace: q.namespace, NotBefore: due})

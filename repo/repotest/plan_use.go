@@ -564,7 +564,7 @@ func testPlanTxRollback(t *testing.T, store repo.Store) {
 	}
 }
 
-// The trace is stored with the plan, and given to whoever has it. A repetition may be in another trace, and changes none.
+// The trace is stored with the plan, and given to its worker. A repetition may be in another trace, and changes none.
 // Guarantee: Plans: A plan keeps the trace of who made it, also for its worker.
 func testUseTrace(t *testing.T, r repo.Repositories) {
 	q, session := newQueue(t, r), create(t, r.Sessions())

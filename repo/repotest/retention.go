@@ -8,9 +8,9 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/removal"
 )
 
-// OldTurns tests the removal of records of turns in a store that nobody else uses: a turn that is repeated is recognised until then,
-// and added again afterwards. A dry run counts the same, and what a hold keeps stays, and is counted once.
-// run removes what is older, or says what it would.
+// OldTurns tests the removal of records of turns in a store without other users: a turn that is repeated is recognised until then,
+// and added again afterwards. A dry run counts the same, and what a hold keeps stays, and is counted once. run removes what is
+// older, or says what it would.
 func OldTurns(t *testing.T, store removal.Keeper, run func(age time.Duration, dryRun bool) (removed, held int64)) {
 	t.Helper()
 	s := store.Sessions()
@@ -59,9 +59,8 @@ func OldTurns(t *testing.T, store removal.Keeper, run func(age time.Duration, dr
 	}
 }
 
-// DryRun tests that a dry run counts what the run then removes, in a store that nobody else uses: of forks and rewound sessions, and
-// of what is in use, and
-// of plans that are held or have work themselves, or by what is below them.
+// DryRun tests that a dry run counts what the run then removes, in a store without other users: of forks and rewound sessions, and
+// of what is in use, and of plans that are held or have work themselves, or by what is below them.
 func DryRun(t *testing.T, store repo.Store, run func(age time.Duration, dryRun bool) Removed) {
 	t.Helper()
 	s, action := store.Sessions(), plain(t, store)
@@ -107,7 +106,7 @@ func DryRun(t *testing.T, store repo.Store, run func(age time.Duration, dryRun b
 // Removed is what a run has removed of a namespace: sessions with the messages that are theirs, and plans.
 type Removed struct{ Sessions, Messages, Plans, Held, InUse int64 }
 
-// Has tests what a namespace has, in a store that nobody else uses.
+// Has tests what a namespace has, in a store without other users.
 func Has(t *testing.T, store interface {
 	removal.Keeper
 	In(namespace string) repo.Store

@@ -53,7 +53,7 @@ func stateTests() []test {
 	}
 }
 
-// shared returns a shared scope that nobody else uses.
+// shared returns a shared scope of its own.
 func shared() repo.Scope { return repo.Scope{Name: "app/" + randomName()} }
 
 func own(t *testing.T, r repo.Repositories) repo.Scope {

@@ -119,8 +119,8 @@ func testStateBoundsOfTurns(t *testing.T, r repo.Repositories) {
 }
 
 // Of many writers of one counter exactly as many succeed as its bound lets, by turns and by changes: the others get the
-// error, and store nothing. Who is in a group with a refused one is not refused. The naive way, which looks first, passes
-// the bound.
+// error, and store nothing. A writer in a group with a refused one is not refused. The naive way, which looks first,
+// passes the bound.
 // Guarantee: State: Concurrent increments never pass their bound, and leave no room.
 func testStateRacingBounds(t *testing.T, store repo.Store) {
 	const goroutines, limit = 64, 20

@@ -144,7 +144,7 @@ func testStreamsOpen(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// Who opens it again goes on at the end, and who opened it before is refused.
+// A writer that opens it again goes on at the end, and the previous one is refused.
 func testStreamsOpenAgain(t *testing.T, r repo.Repositories) {
 	asked := newStream()
 	first := openStream(t, r, asked)

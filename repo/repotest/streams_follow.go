@@ -277,7 +277,7 @@ func testStreamsFollowEnds(t *testing.T, r repo.Repositories) {
 	}
 }
 
-// Those who wait get the end.
+// Waiting readers get the end.
 func testStreamsFollowEndIsAwaited(t *testing.T, r repo.Repositories) {
 	for _, status := range []repo.StreamStatus{repo.StreamFinished, repo.StreamFailed} {
 		stream, parts := openStream(t, r, newStream()), someParts(2)
@@ -330,7 +330,7 @@ func testStreamsFollowRefused(t *testing.T, r repo.Repositories) {
 	}
 	missing := repo.Stream{Key: randomName()}
 	wantNoStream(t, follow(missing.Key, repo.StreamPosition{}), missing.Key)
-	// Who has read of it before learns that it is gone.
+	// A reader that has read of it before learns that it is gone.
 	wantStreamGone(t, follow(missing.Key, repo.StreamPosition{Sequence: 1}), missing)
 	missing.ID = repo.NewID()
 	wantStreamGone(t, follow(missing.Key, repo.StreamPosition{StreamID: missing.ID}), missing)
@@ -468,14 +468,14 @@ func expiring(t *testing.T, r repo.Repositories, asked repo.NewStream, parts ...
 	}
 }
 
-// What has expired is gone for all, and those who wait are told.
+// What has expired is gone for all, and waiting readers are told.
 func testStreamsExpiry(t *testing.T, store repo.Store) {
 	asked := newStream()
 	stream := expiring(t, store, asked, []byte("x"))
 	reader := followParts(t, store, asked.Key, repo.StreamPosition{StreamID: stream.ID, Sequence: 1})
 	time.Sleep(10 * time.Millisecond) // pace: it may be waiting by now
 	livesOf(store).elapse(t, Aged{Streams: []repo.Stream{stream}})
-	wantStreamGone(t, reader.end(), stream) // nobody tells it
+	wantStreamGone(t, reader.end(), stream) // it is not told
 	f := newFixture(t, store, spaceOf(store))
 	f.made["stream"] = stream
 	for _, method := range []string{"Get", "Follow", "Append", "Delete"} {
@@ -492,7 +492,7 @@ func testStreamsExpiry(t *testing.T, store repo.Store) {
 	if again.ID == stream.ID || again.Fence <= stream.Fence || again.Next != 0 {
 		t.Errorf("opened %+v after %+v, which had expired", again, stream)
 	}
-	testLateAnswer(t, store, stream, repo.ErrConflict) // somebody else is at it
+	testLateAnswer(t, store, stream, repo.ErrConflict) // another one has locked it
 	_, err = store.Streams().Append(t.Context(), stream, []byte("x"))
 	wantStreamGone(t, err, stream)
 }

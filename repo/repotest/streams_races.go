@@ -108,7 +108,7 @@ func testStreamsAhead(t *testing.T, store repo.Store) {
 		}
 	})
 	last := live.NewPartWriter(t.Context(), store.Streams(), openStream(t, store, asked))
-	for n := range 50 { // which nobody refuses
+	for n := range 50 { // which are not refused
 		if err := last.Write(t.Context(), fmt.Appendf(nil, "%d/%d", last.Stream().Fence, n)); err != nil {
 			t.Fatal(err)
 		}
@@ -139,8 +139,8 @@ func testStreamsAhead(t *testing.T, store repo.Store) {
 	}
 }
 
-// Writers who look at the fence first, and write then, write after a later one: the naive
-// way, with a session for a stream.
+// Writers that look at the fence first, and write then, write after a later one: the
+// naive way, with a session for a stream.
 func testStreamsNaive(t *testing.T, store repo.Store) {
 	const writers, rounds, tries = 6, 5, 50
 	for try := range tries {
@@ -172,11 +172,11 @@ func testStreamsNaive(t *testing.T, store repo.Store) {
 			last = fence
 		}
 	}
-	t.Error("the naive way was never caught: this test would not find a writer who is not refused")
+	t.Error("the naive way was never caught: this test would not find a writer that is not refused")
 }
 
-// Those who open a key at once get one stream, and different fences, the largest of which
-// alone writes.
+// Writers that open a key at once get one stream, and different fences, the largest of
+// which alone writes.
 func testStreamsOpeners(t *testing.T, store repo.Store) {
 	asked := newStream()
 	opened := make([]repo.Stream, workers)
@@ -252,7 +252,7 @@ func testStreamsResume(t *testing.T, store repo.Store) {
 	})
 }
 
-// Many streams are written to at once, each by one writer, who sends some appends again.
+// Many streams are written to at once, each by one writer, which sends some appends again.
 func testStreamsMany(t *testing.T, store repo.Store) {
 	const streams, appends = 24, 12
 	together(streams, func(int) {
@@ -283,8 +283,8 @@ func testStreamsMany(t *testing.T, store repo.Store) {
 	})
 }
 
-// Of those who finish and who fail a stream at once, one does. Appends come before it or
-// are refused.
+// If callers finish and fail a stream at once, one of them ends it. Appends come before
+// it or are refused.
 func testStreamsRacingEnds(t *testing.T, store repo.Store) {
 	for range 10 {
 		stream := openStream(t, store, newStream())

@@ -48,7 +48,7 @@ func wantListed(t *testing.T, r repo.Repositories, sessionID repo.ID, want ...re
 	}
 }
 
-// A stream has the session with which it began, and nobody makes it another's.
+// A stream keeps the session with which it began.
 func testStreamsSession(t *testing.T, r repo.Repositories) {
 	ctx, sessionID, other, asked := t.Context(), create(t, r.Sessions()), create(t, r.Sessions()), newStream()
 	asked.Session = repo.NewID()
@@ -263,7 +263,7 @@ func testStreamsFollowSession(t *testing.T, store repo.Store) {
 	}
 }
 
-// Who begins again says so to those who read, wherever they are, once.
+// A writer that begins again tells all readers so, wherever they are, once.
 func testStreamsRestart(t *testing.T, store repo.Store) {
 	asked := newStream()
 	asked.Restart = true

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// StreamsOfViews tests that whoever may read a session finds every stream of it, opened in the session's view or in the whole store, and
-// that a view of another namespace finds none.
+// StreamsOfViews tests that a reader of a session finds every stream of it, opened in the session's view or in the whole store, and that
+// a view of another namespace finds none.
 func StreamsOfViews(t *testing.T, whole, view, other repo.Store) {
 	t.Helper()
 	ctx, session := t.Context(), create(t, view.Sessions())

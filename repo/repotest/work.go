@@ -150,8 +150,8 @@ func testWorkStopped(t *testing.T, store repo.Store) {
 	}
 }
 
-// The work ends when somebody cancels its plan, which stays cancelled, or when its lease is
-// lost, which does not fail the plan. It does not take until the next renewal.
+// The work ends when its plan is cancelled, and stays so, or when its lease is lost, which
+// does not fail the plan. It does not take until the next renewal.
 // Guarantee: Claims: A worker learns at once that its plan or lease has ended.
 // Guarantee: Claims: A lost lease does not fail a plan; a worker's error does.
 func testWorkLost(t *testing.T, store repo.Store) {
@@ -398,8 +398,8 @@ func testWorkClaimed(t *testing.T, store repo.Store) {
 	}
 }
 
-// A plan that somebody has moved is not moved again, although it is processing and nobody has
-// claimed it.
+// A plan that was moved meanwhile is not moved again, although it is processing and
+// unclaimed.
 func testWorkMoved(t *testing.T, store repo.Store) {
 	for _, failed := range []error{nil, errors.New("failed")} {
 		q := newQueue(t, store)

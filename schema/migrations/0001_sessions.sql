@@ -4,10 +4,10 @@
 
 -- Where there are many rules, or statements are hot, they are one CHECK that calls one function: PostgreSQL reads the
 -- expressions of CHECKs anew for each statement, and keeps the plan of a function. A function names the first rule that
--- is broken as the constraint of its error, so that the error is that of a CHECK of its own. As in a CHECK, a rule that
+-- is broken as the constraint of its error, so that the error is as of a CHECK of its own. As in a CHECK, a rule that
 -- is null holds.
 --
--- The functions find what they name in pg_catalog, whatever the caller's search_path is. That of messages, which is
+-- The functions find what they name in pg_catalog, whatever the caller's search_path is. The one of messages, which is
 -- called for each message, names pg_catalog with each operator and type: setting the path would take longer than the
 -- rules. (A role's own type with the name text, to which its own cast makes null of everything, would break no rule.)
 
@@ -133,8 +133,8 @@ BEGIN
 END
 $$;
 
--- Statements call it if fewer rows went in than they were given, since a trigger of somebody else's left some out: an
--- answer is about what was stored. So nothing is.
+-- Statements call it if fewer rows went in than they were given, since a foreign trigger left some out: an answer is
+-- about what was stored. So nothing is.
 CREATE FUNCTION rows_left_out(name text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     RAISE integrity_constraint_violation USING MESSAGE = 'rows were left out', TABLE = name,
@@ -143,12 +143,12 @@ END
 $$;
 
 -- A message of a session, under its sequence; it stays as it was written.
--- A message has no foreign key: it is inserted by whoever writes its session's counter row, and goes with that row
+-- A message has no foreign key: it is inserted with a write of its session's counter row, and goes with that row
 -- (session_counters_delete). The key would look the row up for each message by the index, through all versions that
 -- an open snapshot keeps. kind says what a message is beyond its role, such as a tool call. call_id joins a call and
--- its result. bytes is the size of what may be large. Who reads decides by it how much: the size of json that is
--- stored out of line is known only to those who read it. follows is the sequence that a message follows, if that is
--- not the one before (-1: none). tokens is how many it was counted to have, by counter.
+-- its result. bytes is the size of what may be large. A read decides by it how much to read: the size of json that
+-- is stored out of line is known only by reading it. follows is the sequence that a message follows, if that is not
+-- the one before (-1: none). tokens is how many it was counted to have, by counter.
 CREATE TABLE messages (
     session_id  uuid        NOT NULL,
     sequence    bigint      NOT NULL,
@@ -197,12 +197,12 @@ CREATE INDEX messages_session_id_instruction_idx ON messages (session_id, sequen
     WHERE role IN ('system', 'developer') OR kind = 'summary';
 
 -- A fork, or a session that was rewound: where its own messages begin.
--- A session that was never rewound has no row. A fork's messages begin at base: those with a lower sequence are the
--- parent's, or its parent's, and so on. If the parent is deleted, what its forks need of it stays in messages, and
--- it has a row here, so that nobody takes these for those of a session. needs is the last of the parent's messages
--- that a fork needs: the one before base while the fork exists, and afterwards what its own forks need. depth is the
--- number of its ancestors. importer is the fork with whose import these messages came, which then are of no session
--- that ever was.
+-- A session that was never rewound has no row. A fork's messages begin at base: messages with a lower sequence are
+-- the parent's, or its parent's, and so on. If the parent is deleted, what its forks need of it stays in messages,
+-- and it has a row here, so that these are never taken for a session's. needs is the last of the parent's messages
+-- that a fork needs: the one before base while the fork exists, and afterwards what its own forks need. depth is
+-- the number of its ancestors. importer is the fork with whose import these messages came, which then are of no
+-- session that ever was.
 CREATE TABLE session_branches (
     session_id uuid    NOT NULL,
     parent_id  uuid,
@@ -344,7 +344,7 @@ CREATE INDEX session_activity_namespace_owner_active_at_idx ON session_activity 
 CREATE FUNCTION session_activity_move() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog,
 pg_temp AS $$
 BEGIN
-    -- It never goes back. Nobody else changes this row meanwhile: whoever does has the lock of the counter row, as this
+    -- It never goes back. The row cannot change meanwhile: a change needs the lock of the counter row, which this
     -- transaction has now.
     EXECUTE format('UPDATE %I.session_activity SET active_at = $1 '
         'WHERE session_id = $2 AND active_at < date_trunc(''minute'', $1)', TG_TABLE_SCHEMA)
@@ -441,9 +441,9 @@ END
 $$;
 
 -- What remains to be removed of a deleted session.
--- A deletion removes few rows itself, so that it is short. next_sequence is how far the removal has come. Whoever
--- sets batch, on a row that it has locked, has up to so many rows removed, and finds in removed how many there were;
--- a trigger does that, with the owner's rights. The row goes when nothing is left.
+-- A deletion removes few rows itself, so that it is short. next_sequence is how far the removal has come. A
+-- statement that sets batch, on a row that it has locked, has up to so many rows removed, and finds in removed how
+-- many there were; a trigger does that, with the owner's rights. The row goes when nothing is left.
 CREATE TABLE session_remains (
     session_id    uuid   NOT NULL,
     next_sequence bigint DEFAULT 0,
@@ -452,8 +452,8 @@ CREATE TABLE session_remains (
     CONSTRAINT session_remains_pkey PRIMARY KEY (session_id)
 ) WITH (fillfactor = 50);
 
--- Begins to remove what nobody needs of a session. A deletion at another level than read committed may not see all of
--- it. What is left has a row in session_branches, so that nobody takes it for a session's.
+-- Begins to remove what is no longer needed of a session. A deletion at another level than read committed may not see
+-- all of it. The rest has a row in session_branches, so that it is never taken for a session's.
 CREATE FUNCTION session_leave(session uuid) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE left_over bigint;
 BEGIN
@@ -493,7 +493,7 @@ CREATE TRIGGER session_remains_remove BEFORE UPDATE OF batch ON session_remains
 CREATE TRIGGER session_remains_end AFTER UPDATE OF batch ON session_remains
     FOR EACH ROW WHEN (NEW.next_sequence IS NULL) EXECUTE FUNCTION session_remains_end();
 
--- Removes what nobody needs of a session that is deleted and has forks or is one. If it is a fork, and its parent is
+-- Removes what is not needed of a session that is deleted and has forks or is one. If it is a fork, and its parent is
 -- deleted, that one needs less from now on, and so on. The locks make deletions of a family's sessions go one after the
 -- other: a fork locks the counter row of the session that it is made of, or there is a fork already which does that. A
 -- snapshot may show forks that were deleted since, for which messages would be kept for ever: their rows cannot be
@@ -526,8 +526,8 @@ BEGIN
 END
 $$;
 
--- The messages, turns and usages of a session go with its counter row, but for the messages that forks need. Nobody
--- adds any meanwhile: this transaction has the row's lock.
+-- The messages, turns and usages of a session go with its counter row, but for the messages that forks need. None
+-- is added meanwhile: this transaction has the row's lock.
 CREATE FUNCTION session_counters_delete() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp AS $$
 DECLARE related boolean;
@@ -563,8 +563,8 @@ CREATE TABLE session_holds (
 INSERT INTO session_holds (namespace, owner, session_id, reason)
     VALUES ('', '', '00000000-0000-0000-0000-000000000000', 'what deletions lock');
 
--- Whether a hold keeps what is in a namespace (null: in none), or was made for a session, which may be gone. Who asks
--- before a deletion has locked the row that every new hold changes, in a statement before.
+-- Whether a hold keeps what is in a namespace (null: in none), or was made for a session, which may be gone. A
+-- deletion that asks has locked the row that every new hold changes, in a statement before.
 CREATE FUNCTION session_held(place text, session uuid) RETURNS boolean LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 DECLARE none CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
 BEGIN

@@ -58,7 +58,7 @@ END
 $$;
 
 -- A key of a scope, with its JSON value and version.
--- A key's version is the scope's at the key's last change. Keys are ordered by their bytes, so that those with a
+-- A key's version is the scope's at the key's last change. Keys are ordered by their bytes, so that keys with a
 -- prefix are together in every database.
 CREATE TABLE state_values (
     scope_id   uuid        NOT NULL,

@@ -346,7 +346,7 @@ CREATE TABLE plan_history (
     CONSTRAINT plan_history_check CHECK (plan_history_valid(version, transition, from_phase, from_state, to_phase,
         to_state, actor, reason))
 );
--- What somebody did, who is to be forgotten.
+-- What a person did that is to be forgotten.
 CREATE INDEX plan_history_actor_plan_id_idx ON plan_history (actor, plan_id) WHERE actor IS NOT NULL;
 
 -- A link of a session to a plan.
@@ -363,10 +363,10 @@ CREATE INDEX session_plans_plan_id_idx ON session_plans (plan_id);
 
 -- A queued plan, by priority and waiting time, for claims; triggers write it.
 -- Plans wait in the order of their waiting: of a namespace and a phase, and of an action in them. One that is not
--- due yet waits since a time to come, behind all others. bytes are those of its texts and documents, which bound a
--- claim's answer. Triggers write the table, so that no statement can forget it. Whoever changes a row has the lock
--- of its plan. A row lives as long as the plan waits, so that most are dead: these settings bound how many a claim
--- has to step over.
+-- due yet waits since a time to come, behind all others. bytes is the size of its texts and documents, which
+-- bounds a claim's answer. Triggers write the table, so that no statement can forget it. A change of a row has the
+-- lock of its plan. A row lives as long as the plan waits, so that most are dead: these settings bound how many a
+-- claim has to step over.
 CREATE TABLE plan_queue (
     plan_id     uuid        NOT NULL,
     namespace   text        NOT NULL,
@@ -379,7 +379,7 @@ CREATE TABLE plan_queue (
     CONSTRAINT plan_queue_pkey PRIMARY KEY (plan_id),
     CONSTRAINT plan_queue_plan_id_fkey FOREIGN KEY (plan_id) REFERENCES plans (id) ON DELETE CASCADE
 ) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.05, vacuum_index_cleanup = on);
--- Expressions, so that nobody who asks for an action walks over all others in the order of this index: without
+-- Expressions, so that a query for an action does not walk over all others in the order of this index: without
 -- statistics the server would take the two for alike.
 CREATE INDEX plan_queue_namespace_phase_priority_since_idx ON plan_queue (namespace, (phase || ''), (priority + 0),
     since, plan_id);
@@ -426,8 +426,8 @@ CREATE INDEX plan_claims_namespace_check_at_idx ON plan_claims (namespace, check
 CREATE INDEX plan_claims_lease_namespace_check_at_idx ON plan_claims (lease_namespace, check_at);
 
 -- How many plans of a namespace, or of an action in it, may be claimed at once.
--- '' as the action: all plans of the namespace. Whoever claims some has the lock of the row, and counts plan_claims
--- after that: so the number is never exceeded, and nothing has to be given back.
+-- '' as the action: all plans of the namespace. A claim has the lock of the row, and counts plan_claims after that:
+-- so the number is never exceeded, and nothing has to be given back.
 CREATE TABLE plan_limits (
     id          uuid    NOT NULL DEFAULT gen_random_uuid(),
     namespace   text    NOT NULL,
@@ -439,7 +439,7 @@ CREATE TABLE plan_limits (
 );
 
 -- When a plan that has ended may be deleted.
--- A plan on top goes with what is below it. One that is complete waits for somebody who begins the next phase.
+-- A plan on top goes with what is below it. One that is complete waits until its next phase is begun.
 CREATE TABLE plan_ends (
     plan_id   uuid        NOT NULL,
     delete_at timestamptz NOT NULL,
@@ -488,9 +488,9 @@ BEGIN
 END
 $$;
 
--- A lease of a plan that is released ends the claim at once: the next claim looks at it, also where somebody acquired
--- the lease by hand after the claim expired. It comes before those that have expired; the time is one that no other is
--- likely to have, since claims go on from a time.
+-- A lease of a plan that is released ends the claim at once: the next claim looks at it, also where the lease was
+-- acquired by hand after the claim expired. It comes before expired ones; the time is one that no other is likely to
+-- have, since claims go on from a time.
 CREATE FUNCTION plan_claim_release() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog,
 pg_temp AS $$
 BEGIN

@@ -26,15 +26,15 @@ END
 $$;
 
 -- A stream: the parts of a live answer under a key, until it expires.
--- A stream expires by this server's clock. id tells apart those that had the key one after the other, and began
--- orders them: the fence that was given first. fence is that of the writer, a counter: each call of Open takes the
--- next one. It begins at the time, in microseconds since 1970, or after that of the stream before. opener identifies
--- the call, which may be sent twice. At most one stream of a key is open: one that expired before it ended has
--- lapsed when the next one is opened. An append locks the row, which makes no other version of it, and seldom
--- changes expires_at. The next sequence is after that of the last part: a counter here would leave a version behind
--- for each append, which those that look the row up would walk over while a snapshot is open that is older. A stream
--- of a session that is deleted expires: its parts, which may be many and large, are removed later, as those of
--- others. The key is to the counter row, which a deletion locks first.
+-- A stream expires by this server's clock. id tells apart the streams that had the key one after the other, and
+-- began orders them: the fence that was given first. fence is the writer's, a counter: each call of Open takes the
+-- next one. It begins at the time, in microseconds since 1970, or after the fence of the stream before. opener
+-- identifies the call, which may be sent twice. At most one stream of a key is open: one that expired before it
+-- ended has lapsed when the next one is opened. An append locks the row, which makes no other version of it, and
+-- seldom changes expires_at. The next sequence follows the last part's: a counter here would leave a version behind
+-- for each append, which a look-up of the row would walk over while an older snapshot is open. A stream of a session
+-- that is deleted expires: its parts, which may be many and large, are removed later, as those of others. The key is
+-- to the counter row, which a deletion locks first.
 CREATE TABLE streams (
     id            uuid        NOT NULL,
     namespace     text        NOT NULL DEFAULT 'local',

@@ -7,7 +7,7 @@ CREATE FUNCTION audit_entries_valid(occurred_at timestamptz, type text, namespac
     details json, salts bytea[])
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 DECLARE broken CONSTANT pg_catalog.text := CASE
-    -- Nobody could read, or seal, a time without an end.
+    -- A time without an end could be neither read nor sealed.
     WHEN NOT (occurred_at OPERATOR(pg_catalog.>=) '2000-01-01Z' AND occurred_at OPERATOR(pg_catalog.<) '2101-01-01Z')
         THEN 'audit_entries_occurred_at_check'
     WHEN NOT (type OPERATOR(pg_catalog.~) '^[a-z][a-z0-9_]{0,62}$') THEN 'audit_entries_type_check'
@@ -122,8 +122,8 @@ CREATE TABLE audit_checkpoints (
     CONSTRAINT audit_checkpoints_root_check CHECK (octet_length(root) = 32)
 );
 
--- That of no leaves, which no sealer makes: its note is 16 random bytes that say which database this is. They stand in
--- the origin of the others, so that one key never signs two logs of one origin.
+-- The checkpoint of no leaves, which no sealer makes: its note is 16 random bytes that say which database this is.
+-- They stand in the origin of the others, so that one key never signs two logs of one origin.
 INSERT INTO audit_checkpoints (size, root, note) VALUES (0, sha256(''), uuid_send(gen_random_uuid()));
 
 -- An entry whose values the database refuses, as bytes.
@@ -168,7 +168,7 @@ END
 $$;
 
 -- Queues what a statement has recorded, COPY too, and however late its transaction commits. It runs with the rights of
--- the tables' owner: those who record need none on the queue. The transition table is read first: a distributed
+-- the tables' owner: roles that record need none on the queue. The transition table is read first: a distributed
 -- database plans the INSERT elsewhere, where there is no such table.
 CREATE FUNCTION audit_queue() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog,
 pg_temp AS $$
@@ -200,8 +200,8 @@ BEGIN
 END
 $$;
 
--- Begins a batch of a prune: keeps those out who make holds until the end of the transaction, and allows it to remove
--- entries. It runs with its caller's rights, who must be the owner.
+-- Begins a batch of a prune: keeps new holds waiting until the end of the transaction, and allows it to remove
+-- entries. It runs with the rights of its caller, which must be the owner.
 CREATE FUNCTION audit_prune_begin(holds regclass) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog,
 pg_temp AS $$
 BEGIN
@@ -236,8 +236,8 @@ BEGIN
 END
 $$;
 
--- Triggers of statements refuse whatever a session does. The subscriber of a logical replication fires only those of
--- rows, and so applies the publisher's prunes.
+-- Triggers of statements refuse whatever a session does. The subscriber of a logical replication fires only row
+-- triggers, and so applies the publisher's prunes.
 CREATE TRIGGER audit_entries_refuse BEFORE UPDATE OR DELETE
     OR TRUNCATE ON audit_entries FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse('DELETE', 'UPDATE');
 CREATE TRIGGER audit_leaves_refuse BEFORE UPDATE OR DELETE

@@ -37,7 +37,7 @@ func TestDefaultIsolation(t *testing.T) {
 	}
 }
 
-// A transaction of the caller's that asks again ends, at whatever level, if somebody has decided since it began.
+// A transaction of the caller's that asks again ends, at whatever level, if there was a decision since it began.
 func TestBoundAsk(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})

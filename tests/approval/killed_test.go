@@ -21,8 +21,8 @@ import (
 // runEnv passes a run to the process that is killed.
 const runEnv = "AGENTSTORE_TEST_APPROVAL"
 
-// run is a plan that pays after somebody has approved, and does not after somebody has denied. Whoever does it next goes
-// on where the one before was killed.
+// run is a plan that pays after an approval, and does not after a denial. The next worker goes on where the one before
+// was killed.
 type run struct {
 	DatabaseURL   string
 	Session, Plan repo.ID
@@ -235,7 +235,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// Whoever checks, pays, and then writes down that it was paid, pays twice.
+// A worker that checks, pays, and then writes down that it was paid, pays twice.
 func TestKilledNaive(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

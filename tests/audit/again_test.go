@@ -15,7 +15,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/tables"
 )
 
-// An entry that was pruned and then inserted again, by somebody's SQL or by a transaction that does
+// An entry that was pruned and then inserted again, by foreign SQL or by a transaction that does
 // not see that it was pruned, does not stop prunes: the next one removes it, and what is left is
 // the trail before.
 func TestPruneOfAPrunedEntry(t *testing.T) {

@@ -53,7 +53,7 @@ func TestDoctor(t *testing.T) {
 			CREATE TRIGGER audit_hashes_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_hashes FOR EACH STATEMENT EXECUTE FUNCTION elsewhere.audit_refuse();
 			ALTER TABLE audit_hashes ENABLE ALWAYS TRIGGER audit_hashes_refuse`},
 		{"grants", role, `GRANT DELETE ON audit_entries TO "` + role + `"`},
-		{"grants", "everybody", "GRANT TRUNCATE ON audit_leaves TO PUBLIC"},
+		{"grants", "every role", "GRANT TRUNCATE ON audit_leaves TO PUBLIC"},
 		{"functions", "audit_queue", "ALTER FUNCTION audit_queue() SET search_path = public"},
 	} {
 		pgtest.Exec(t, conn, test.damage)

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// forged is a sealed trail, and a connection for a forger who may run any SQL.
+// forged is a sealed trail, and a connection for a forger that may run any SQL.
 type forged struct {
 	*testing.T
 	url      string

@@ -29,7 +29,7 @@ func kinds(report trail.Report) []string {
 	return found
 }
 
-// forgeries are what somebody who may run any SQL can do, in the order of the table
+// forgeries are what a role that may run any SQL can do, in the order of the table
 // in docs/audit.md. alone is what verification with the public key finds, and held
 // what it finds with a checkpoint that was kept elsewhere. Empty: the forgery is not
 // found.
@@ -351,7 +351,7 @@ func (f *forged) strayWithLeaf(sequence string) {
 }
 
 // rewrite changes an entry, its leaf and, if tree, all hashes that depend on it, as
-// somebody can who knows how they are computed.
+// a forger can that knows how they are computed.
 func (f *forged) rewrite(tree bool) {
 	f.sql(off+"UPDATE audit_entries SET actor = 'another' WHERE id = $1"+on+"; ALTER TABLE audit_leaves DISABLE TRIGGER USER; ALTER TABLE audit_hashes DISABLE TRIGGER USER", f.young[0].ID)
 	var all []auditlog.Leaf

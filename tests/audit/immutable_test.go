@@ -96,9 +96,9 @@ func changes(version int) []string {
 	)
 }
 
-// Neither the owner of the tables nor a superuser who disables triggers as a replica
-// does can change entries with plain SQL. (The owner can drop the triggers; the
-// sealed log reveals what was changed then.)
+// Neither the owner of the tables nor a superuser that disables triggers as a
+// replica does can change entries with plain SQL. (The owner can drop the triggers;
+// the sealed log reveals what was changed then.)
 // Guarantee: The audit trail: A recorded entry cannot be changed by row, TRUNCATE or `session_replication_role`.
 func TestImmutable(t *testing.T) {
 	t.Parallel()

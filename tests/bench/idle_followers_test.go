@@ -15,9 +15,9 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// BenchmarkIdleFollowers has 10,000 followers of as many sessions to which nobody writes, and
-// reports what each costs in memory, with its goroutine, what all cost of a processor core,
-// without the server, and the connections beside the pool's. An iteration is ten seconds of idling: -benchtime 1x.
+// BenchmarkIdleFollowers has 10,000 followers of as many sessions without writers, and reports what each costs in
+// memory, with its goroutine, what all cost of a processor core, without the server, and the connections beside
+// the pool's. An iteration is ten seconds of idling: -benchtime 1x.
 func BenchmarkIdleFollowers(b *testing.B) {
 	const count = 10_000
 	store := pgtest.NewStore(b, agentstore.Options{})

@@ -10,7 +10,7 @@ import (
 
 // A lease lasts no longer than its life and the step of the server's clock, and no two
 // have one token. A step forward ends leases early: their holders cannot know, and work
-// until the next renewal beside their successors, who have larger tokens.
+// until the next renewal beside their successors, which have larger tokens.
 // Guarantee: Clocks: A lease lasts at most its life and the step.
 func TestLeasesAcrossSteps(t *testing.T) {
 	clock, store := open(t)

@@ -22,7 +22,7 @@ func TestInterruptedWhileItWaits(t *testing.T) {
 	for _, args := range [][]string{{"session", "import"}, {"session", "delete", session.ID.String()}} {
 		ctx, interrupt := context.WithCancel(t.Context())
 		command := New(ctx, t, pgtest.WithParameter(d.url, "application_name", args[1]), args...)
-		stdin, err := command.StdinPipe() // nobody writes to it
+		stdin, err := command.StdinPipe() // it gets no input
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -117,7 +117,7 @@ func removalsKilled(t *testing.T, keyFile string, times int, takes *time.Duratio
 		t.Error("the idle session is still there")
 	}
 	if after := rowsWith(t, store, other); !slices.Equal(after, theirs) {
-		t.Errorf("%d rows are about somebody else, there were %d", len(after), len(theirs))
+		t.Errorf("%d rows are about another person, there were %d", len(after), len(theirs))
 	}
 	tables.Seal(t, store)
 	if report, err := audit.Verify(t.Context(), store.AuditLog(), audit.VerifyOptions{}); err != nil || !report.Intact() {

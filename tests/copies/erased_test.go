@@ -18,8 +18,8 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/tables"
 )
 
-// testErased puts a name into all texts that calls take. After the erasure pg_dump does not have it, and of somebody else with
-// the same data each row is what it was.
+// testErased puts a name into all texts that calls take. After the erasure pg_dump does not have it, and of another person
+// with the same data each row is what it was.
 // Guarantee: Deletion: After an erasure pg_dump has nothing of the person, and others' rows unchanged.
 // Guarantee: Deletion: After an erasure the audit trail verifies.
 func (s server) testErased(t *testing.T) {
@@ -46,7 +46,7 @@ func (s server) testErased(t *testing.T) {
 		t.Errorf("%d lines of the dump have the canary, in %v; %+v", len(found), columnsWith(t, store, canary), receipt)
 	}
 	if after := lines(dump, other); !slices.Equal(after, theirs) {
-		t.Errorf("%d lines are about somebody else, there were %d", len(after), len(theirs))
+		t.Errorf("%d lines are about another person, there were %d", len(after), len(theirs))
 	}
 	tables.Seal(t, store)
 	report, err := audit.Verify(t.Context(), store.AuditLog(), audit.VerifyOptions{})

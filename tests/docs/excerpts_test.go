@@ -81,7 +81,7 @@ func TestTutorialBegins(t *testing.T) {
 	}
 }
 
-// TestShort checks what is promised to those who read.
+// TestShort checks what is promised to readers.
 func TestShort(t *testing.T) {
 	t.Parallel()
 	word := regexp.MustCompile(`\S*[\pL\d]\S*`) // not the lines of tables

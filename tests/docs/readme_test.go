@@ -29,7 +29,7 @@ type user struct {
 	environment []string // environment leads go and git to the copy of the repository, instead of GitHub
 }
 
-// newUser returns a user who has cloned the copy, before a release.
+// newUser returns a user that has cloned the copy, before a release.
 func newUser(t *testing.T, r repository) *user {
 	t.Helper()
 	clone, err := filepath.Abs(root)

@@ -36,7 +36,7 @@ func TestWorkerExample(t *testing.T) {
 		printed := ""
 		for lines := bufio.NewScanner(output); lines.Scan(); {
 			printed += lines.Text() + "\n"
-			if strings.Contains(lines.Text(), of.last) {
+			if strings.Contains(lines.Text(), "is done") && strings.Count(printed, "is done") == 3 {
 				_ = command.Process.Signal(syscall.SIGINT)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // A store on a hot standby reads and follows, and refuses writes at once. After the promotion
-// it writes, and who follows goes on.
+// it writes, and followers go on.
 // Guarantee: Servers and roles: A store on a hot standby reads and follows.
 func TestStandby(t *testing.T) {
 	t.Parallel()

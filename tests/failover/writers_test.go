@@ -24,7 +24,7 @@ type writers struct {
 	mu           sync.Mutex
 	acknowledged map[repo.ID]int64 // with their sequences
 	failed       int               // attempts
-	unfinished   int               // writers who gave up
+	unfinished   int               // writers that gave up
 }
 
 func startWriters(ctx context.Context, store *agentstore.Store, session repo.ID, count int) *writers {

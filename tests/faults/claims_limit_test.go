@@ -108,9 +108,9 @@ func mostClaimed(t *testing.T, task workTask, limit, plans, processes, kills int
 	return <-sampled
 }
 
-// Processes of workers are killed while they hold plans. At no moment are more plans of a namespace
-// claimed than its limit allows; none is lost, and none is done by two whose writes were both accepted. Those
-// who count, and then claim, are not so good.
+// Processes of workers are killed while they hold plans. At no moment are more plans of a namespace claimed
+// than its limit allows; none is lost, and none is done by two whose writes were both accepted. The naive
+// way, which counts, and then claims, exceeds it.
 // Guarantee: Claims: Killed workers exceed no limit; their places are free with their leases.
 func TestLimitsOfKilledWorkers(t *testing.T) {
 	const limit = 3
@@ -120,6 +120,6 @@ func TestLimitsOfKilledWorkers(t *testing.T) {
 		t.Errorf("%d plans were claimed at once, the limit is %d", most, limit)
 	}
 	if most := claimedAfterCounting(t, limit); most <= limit {
-		t.Errorf("those who count first have claimed %d at once, which is not more than %d", most, limit)
+		t.Errorf("workers that count first have claimed %d at once, which is not more than %d", most, limit)
 	}
 }

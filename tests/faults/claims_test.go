@@ -92,7 +92,7 @@ func (task workTask) complete(ctx context.Context, store *agentstore.Store, owne
 }
 
 // Processes of workers are killed one after another, while they hold plans. Each plan is
-// completed once, by the one who claimed it last; its attempts and its history agree; and
+// completed once, by the last that claimed it; its attempts and its history agree; and
 // none is stuck.
 // Guarantee: Claims: Killed workers leave no plan behind, and each is completed once.
 func TestKilledWorkers(t *testing.T) {
@@ -125,7 +125,7 @@ func TestKilledWorkers(t *testing.T) {
 	}
 	t.Logf("%d plans, %d kills, %d claims expired", plans, kills, expired)
 	if kills > 0 && expired == 0 {
-		t.Error("no claim expired: the kills hit nobody")
+		t.Error("no claim expired: the kills hit no worker")
 	}
 	if rows := pgtest.Value[string](t, store.Pool(), "SELECT concat_ws(' ', (SELECT count(*) FROM plan_claims), (SELECT count(*) FROM plan_queue))"); rows != "0 0" {
 		t.Errorf("claims and queue have %s rows", rows)

@@ -45,7 +45,7 @@ type leaseCall struct {
 	Doubt int64
 }
 
-// leaseState is a lease that does not expire. A fence of 0: nobody holds it.
+// leaseState is a lease that does not expire. A fence of 0: it is free.
 type leaseState struct {
 	holder      string
 	fence, last int64
@@ -228,7 +228,7 @@ func lateAttempts(calls []leaseCall) (late []leaseCall) {
 	return late
 }
 
-// Who holds a lease without having acquired it is found, unless the answer to an earlier
+// A holder that has not acquired its lease is found, unless the answer to an earlier
 // attempt was lost.
 func TestLateAttemptOfALease(t *testing.T) {
 	for doubt, want := range map[int64]porcupine.CheckResult{0: porcupine.Illegal, 3: porcupine.Ok, 9: porcupine.Illegal} {

@@ -83,7 +83,7 @@ func (l *load) giveUp() {
 	l.calls, l.endCalls = context.WithCancel(context.Background())
 }
 
-// giveUpUntil has callers give up, who wait longer each time, until something is so.
+// giveUpUntil has callers give up, each after a longer wait, until something is so.
 func (l *load) giveUpUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	pause := 50 * time.Millisecond

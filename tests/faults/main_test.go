@@ -43,7 +43,7 @@ func taskOf[Task any](run func(context.Context, Task) error) func(text string) e
 		if err := json.Unmarshal([]byte(text), &task); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // if nobody kills it
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // if it is not killed
 		defer cancel()
 		return run(ctx, task)
 	}

@@ -262,7 +262,7 @@ func (c *planCall) do(ctx context.Context, plans planMover, id repo.ID) {
 }
 
 // progress pauses for one to four times a length, and then until a call has been made since: on a slow machine
-// nobody would get anywhere between two faults.
+// no call would get anywhere between two faults.
 func progress(ctx context.Context, t *testing.T, pause time.Duration, calls func() int) {
 	before := calls()
 	time.Sleep(pause + rand.N(3*pause)) // pace: faults come at any moment

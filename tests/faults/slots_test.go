@@ -14,7 +14,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// slotsTask is the task of a process of workers who share the slots of a lease until they are killed.
+// slotsTask is the task of a process of workers that share the slots of a lease until they are killed.
 type slotsTask struct {
 	DatabaseURL, Process string
 	Workers, Slots       int
@@ -51,7 +51,7 @@ func (task slotsTask) work(ctx context.Context, store *agentstore.Store, owner s
 				time.Sleep(rand.N(5 * time.Millisecond)) // pace: until it looks again
 				continue
 			}
-			time.Sleep(rand.N(10 * time.Millisecond)) // pace: who counts does not know what happens meanwhile
+			time.Sleep(rand.N(10 * time.Millisecond)) // pace: after counting it does not know what happens meanwhile
 			asked.Key.Name, asked.Slots = owner, 1
 		}
 		held, err := repo.HoldLease(ctx, store, asked)
@@ -111,7 +111,7 @@ func mostInSlots(t *testing.T, task slotsTask, processes, kills int) (most, last
 }
 
 // Processes are killed while they are in a slot. There are never more in one than there are slots, and the slots of those that
-// were killed are used again. Those who count, and then acquire, are too many.
+// were killed are used again. With the naive way, which counts, and then acquires, there are too many.
 // Guarantee: Leases: Holders of slots that are killed leave no more holders than slots, and their slots come back.
 func TestSlotsOfKilledHolders(t *testing.T) {
 	const slots = 3
@@ -121,6 +121,6 @@ func TestSlotsOfKilledHolders(t *testing.T) {
 		t.Errorf("%d were in a slot at once, and %d after the kills, of %d slots", most, last, slots)
 	}
 	if most, _ := mostInSlots(t, slotsTask{Workers: 4, Slots: slots, Naive: true}, processes, 0); most <= slots {
-		t.Errorf("of those who count first %d were in a slot at once: the test would not notice more than %d", most, slots)
+		t.Errorf("with counting first %d were in a slot at once: the test would not notice more than %d", most, slots)
 	}
 }

@@ -33,7 +33,7 @@ type streamTask struct {
 
 const streamTaskVariable = "AGENTSTORE_FAULTS_STREAM_WRITERS"
 
-// part is the content of a part: who wrote it, and where.
+// part is the content of a part: its writer's fence, and its place.
 func part(fence, sequence int64) string { return fmt.Sprintf("%d/%d", fence, sequence) }
 
 // runStreamWriters is the main function of such a process.

@@ -75,7 +75,7 @@ func script(ctx context.Context, store repo.Store, f *files.Files) error {
 	return err
 }
 
-// stopper stops whoever takes the last of its steps.
+// stopper stops the caller that takes the last of its steps.
 type stopper struct{ left int }
 
 func (s *stopper) step() {

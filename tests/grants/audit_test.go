@@ -70,7 +70,7 @@ func (g granted) testNobodyChangesTheAuditTrail(t *testing.T) {
 			"ALTER TABLE audit_entries DISABLE TRIGGER ALL", "SET session_replication_role = replica",
 		)
 	}
-	// Nobody but the database sets times of recording, nonces and marks of leaves.
+	// Only the database sets times of recording, nonces and marks of leaves.
 	for _, role := range []string{g.application, g.auditWrite} {
 		denied(t, role,
 			"INSERT INTO audit_entries (occurred_at, id, type, recorded_at) VALUES (now(), gen_random_uuid(), 'x', now())",

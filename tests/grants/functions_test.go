@@ -21,7 +21,7 @@ WHERE (has_table_privilege($1, c.conrelid, 'UPDATE') OR has_any_column_privilege
     AND NOT has_function_privilege($1, p.oid, 'EXECUTE')`
 
 // The roles may execute the functions that they need, also where default privileges keep new ones
-// from everybody.
+// from all roles.
 func TestRolesWithoutFunctionsOfEverybody(t *testing.T) {
 	t.Parallel()
 	owner := pgtest.NewEmptyDatabase(t)

@@ -81,7 +81,7 @@ func (v viewer) shows(selector, text string) {
 	await.For(v.t, selector+" shows "+text, func() bool { return strings.Contains(v.text(selector), text) })
 }
 
-// accessible is what a page lacks for those who use it by ear or by keyboard.
+// accessible is what a page lacks for use by ear or by keyboard.
 const accessible = `[
 	...[...document.querySelectorAll('input:not([type=hidden])')].filter(i => !i.labels.length).map(i => 'no label: ' + i.name),
 	...[...document.querySelectorAll('a')].filter(a => !(a.innerText.trim() || a.getAttribute('aria-label') || a.querySelector('img') || a.className == 'skip')).map(a => 'no name: ' + a.href),

@@ -140,7 +140,7 @@ func testEventSource(t *testing.T, made newSubject) {
 			serve(round)
 		case 1: // it is killed
 			gate.kill()
-			time.Sleep(50 * time.Millisecond) // pace: nobody answers the browser
+			time.Sleep(50 * time.Millisecond) // pace: the browser gets no answer
 			serve(round)
 		case 2: // the database cannot be reached, and once not for a process that begins either
 			network.Stop()
@@ -150,7 +150,7 @@ func testEventSource(t *testing.T, made newSubject) {
 				serve(round)
 				await.For(t, "the browser has asked the new process", func() bool { return asked.all.Load() > before })
 			}
-			time.Sleep(300 * time.Millisecond) // pace: nobody reaches the database
+			time.Sleep(300 * time.Millisecond) // pace: the database cannot be reached
 			if err := network.Start(); err != nil {
 				t.Fatal(err)
 			}

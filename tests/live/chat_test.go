@@ -72,7 +72,7 @@ func testChat(t *testing.T, address string) {
 		!strings.Contains(stored.Content, "hello there") || !opened || responses < 6 {
 		t.Errorf("got %+v and %+v, in parts %q", question, stored, answer.String())
 	}
-	// The first one has the same, and so has who begins.
+	// The first one has the same, and so has a new reader.
 	for _, reader := range []*following{one, visitor.follow("")} {
 		for _, want := range []said{question, stored} {
 			if got := reader.message(); got != want {
@@ -127,8 +127,8 @@ func TestChatProcessDies(t *testing.T) {
 	}
 }
 
-// halfAnswered asks a question, kills the process that answers when it has begun, and returns who has asked, with the
-// address of another process. If the answer was complete by then, it returns nil.
+// halfAnswered asks a question, kills the process that answers when it has begun, and returns the asking visitor,
+// with the address of another process. If the answer was complete by then, it returns nil.
 func halfAnswered(t *testing.T) *visitor {
 	t.Helper()
 	databaseURL := pgtest.NewEmptyDatabase(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// untilOmitted is the client of a feed, who goes after the event for what is too large.
+// untilOmitted is the client of a feed that goes after the event for what is too large.
 type untilOmitted struct {
 	http.ResponseWriter
 

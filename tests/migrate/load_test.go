@@ -78,8 +78,8 @@ func queued(t *testing.T, conn *pgx.Conn, writer bool) {
 	})
 }
 
-// While a version waits for a table, everybody else waits behind it. The migrator gives way
-// each time that its lock timeout is over, and continues when the table is free.
+// While a version waits for a table, all others wait behind it. The migrator gives way each
+// time that its lock timeout is over, and continues when the table is free.
 // Guarantee: Migrations: A migration delays an append by half a second at most for each table.
 func TestWaitingVersionLetsWritersPass(t *testing.T) {
 	t.Parallel()

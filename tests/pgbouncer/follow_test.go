@@ -12,8 +12,8 @@ import (
 )
 
 // Behind a transaction pooler followers have no notifications, and leave none of its
-// sessions listening: they poll. What is written behind a pooler is announced to those
-// who are connected to the server.
+// sessions listening: they poll. What is written behind a pooler is announced to
+// stores that are connected to the server.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)

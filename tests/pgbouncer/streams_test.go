@@ -12,7 +12,7 @@ import (
 )
 
 // Behind a transaction pooler a stream has no notifications: the poll finds its parts and
-// its end, whoever wrote them. Writers share the pooler's sessions, and a writer that was
+// its end, of any writer. Writers share the pooler's sessions, and a writer that was
 // replaced is refused there, too.
 func TestStreams(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 )
 
 // Elapse has the conformance suite let time pass on a database by moving the times of rows back, as its owner. In a
-// transaction, whose rows nobody else sees, it is the transaction that does so.
+// transaction, whose rows only the transaction sees, the transaction does so.
 func Elapse(ownerURL string) repotest.Option {
 	return repotest.Elapse(func(t *testing.T, r repo.Repositories, d time.Duration, what repotest.Aged) {
 		t.Helper()

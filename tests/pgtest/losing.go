@@ -19,12 +19,12 @@ type Losing struct {
 	Lost atomic.Bool
 
 	server  string
-	leaves  atomic.Bool // after that piece nobody gets through
+	leaves  atomic.Bool // after that piece no client gets through
 	atEnd   func(func()) (stop func() bool)
 	running sync.WaitGroup
 }
 
-// Lose loses the answer to a piece, counted from now. If the server leaves, nobody gets through to it afterwards, until Stop.
+// Lose loses the answer to a piece, counted from now. If the server leaves, clients are cut off until Stop.
 func (l *Losing) Lose(piece int32, leaves bool) {
 	l.Lost.Store(false)
 	l.leaves.Store(leaves)

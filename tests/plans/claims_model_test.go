@@ -159,7 +159,7 @@ func (m *jobs) take(t *rapid.T, claim repo.Claim, got []repo.ClaimedPlan, asked 
 	for _, c := range got {
 		i := slices.IndexFunc(m.all, func(j *job) bool { return j.ID == c.Plan.ID })
 		if i < 0 {
-			t.Fatalf("claimed the plan %s of somebody else", c.Plan.ID)
+			t.Fatalf("claimed the plan %s of another namespace", c.Plan.ID)
 		}
 		j := m.all[i]
 		want := j.Plan
@@ -248,7 +248,7 @@ func (m *jobs) late(t *rapid.T) {
 	_, progress := m.store.Plans().Progress(t.Context(), j.ID, repo.Progress{CompletedStep: &step, Fence: old.Fence})
 	_, moved := errors.AsType[*repo.FencedError](err)
 	if _, done := errors.AsType[*repo.FencedError](progress); !moved || !done {
-		t.Fatalf("writes of who has lost the plan %+v: %v, %v", j.Plan, err, progress)
+		t.Fatalf("writes after the loss of the plan %+v: %v, %v", j.Plan, err, progress)
 	}
 }
 

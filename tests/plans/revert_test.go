@@ -65,7 +65,7 @@ func orphans(t *testing.T, store repo.Store, action string, rounds int, revert r
 	return alive
 }
 
-// No child is live below its cancelled parent, whoever comes first.
+// No child is live below its cancelled parent, whichever call comes first.
 // Guarantee: Plans: No order of reverts and cancellations leaves a cancelled plan a live child.
 func TestRevertWhileParentIsCancelled(t *testing.T) {
 	t.Parallel()

@@ -120,8 +120,8 @@ func TestStaleVersion(t *testing.T) {
 			t.Parallel()
 			hook := &before{statement: statement}
 			store := hooked(t, databaseURL, hook)
-			// A child, because Cancel locks the root of the tree, which nobody then
-			// can move.
+			// A child, because Cancel locks the root of the tree, which then cannot
+			// be moved.
 			root, err := other.Plans().Use(t.Context(), action, repo.UseAction{})
 			if err != nil {
 				t.Fatal(err)

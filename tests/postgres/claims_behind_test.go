@@ -31,7 +31,7 @@ const (
 		SELECT id, namespace, action_name, phase, 'dead', attempt, 5, now() - interval '1 second' + random() * interval '1 second' FROM started`
 )
 
-// A claim locks nothing that it does not ask for: while its transaction is open, those who ask for that get it.
+// A claim locks nothing that it does not ask for: while its transaction is open, claims that ask for that get it.
 func TestClaimLocksWhatItAsksFor(t *testing.T) {
 	t.Parallel()
 	store := process(t, pgtest.NewDatabase(t), func(*pgxpool.Config) {})
@@ -49,8 +49,8 @@ func TestClaimLocksWhatItAsksFor(t *testing.T) {
 }
 
 // Plans that are behind many others that cannot be taken are claimed, at once: behind queued ones that
-// somebody has locked, or whose leases somebody holds, and behind expired claims whose plans somebody
-// has locked. A claim reads a bounded number of them.
+// are locked, or whose leases are held, and behind expired claims whose plans are locked. A claim
+// reads a bounded number of them.
 func TestClaimsBehindWhatCannotBeTaken(t *testing.T) {
 	t.Parallel()
 	const free = 10

@@ -67,7 +67,7 @@ func TestClaimsShareStatements(t *testing.T) {
 	})
 }
 
-// If there are fewer plans than claims that share a statement, those who asked first have
+// If there are fewer plans than claims that share a statement, the first that asked have
 // them, and the others none: no claim fails, and no plan is left out.
 func TestClaimsShareWhatIsThere(t *testing.T) {
 	t.Parallel()
@@ -92,8 +92,8 @@ func TestClaimsShareWhatIsThere(t *testing.T) {
 	}
 }
 
-// A plan whose lease is not to be had, as one that somebody has just acquired, leaves a claim without, which looks again: no claim has more
-// plans than it asked for, and none has those of another. The database leaves out every third lease.
+// A plan whose lease is not to be had, as one that was just acquired, leaves a claim without, which looks again: no claim has more plans
+// than it asked for, and none has another's. The database leaves out every third lease.
 func TestClaimsBesideLostLeases(t *testing.T) {
 	t.Parallel()
 	store := process(t, pgtest.NewDatabase(t), func(c *pgxpool.Config) { c.MaxConns = 2 })

@@ -164,7 +164,7 @@ func (c *claimTracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatch
 func (c *claimTracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
 // Workers that wait claim once each, and then cost one poll together. A plan that another
-// process queues, or that nobody announces, wakes one of them.
+// process queues, or that is not announced, wakes one of them.
 // Guarantee: Claims: Workers that wait cost one poll together.
 func TestClaimWaitsWithoutPolling(t *testing.T) {
 	t.Parallel()
@@ -235,7 +235,7 @@ func TestClaimWaitsWithoutPolling(t *testing.T) {
 	}
 }
 
-// A lease that is not renewed ends its claim, and one who waits takes it over. The holder
+// A lease that is not renewed ends its claim, and a waiting one takes it over. The holder
 // that has renewed keeps it.
 // Guarantee: Claims: A claim expires with its lease, and not before.
 func TestClaimExpires(t *testing.T) {
@@ -323,8 +323,8 @@ func TestClaimLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// A claim waits for nobody: neither for a plan that is locked, nor for one whose lease somebody
-// is acquiring.
+// A claim waits for no lock: neither for a plan that is locked, nor for one whose lease is
+// being acquired.
 // Guarantee: Claims: A claim waits for no lock.
 func TestClaimSkipsWhatIsLocked(t *testing.T) {
 	t.Parallel()

@@ -21,8 +21,8 @@ func awaitClaimsWait(t *testing.T, store *agentstore.Store, count int, begun int
 	})
 }
 
-// Claims that wait end with the error of what will not pass, as followers do: nobody would
-// ever wake them.
+// Claims that wait end with the error of what will not pass, as followers do: they would
+// never be woken.
 func TestWaitingClaimsGetErrors(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

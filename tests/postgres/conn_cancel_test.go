@@ -127,7 +127,7 @@ func TestCancelIsAskedAgain(t *testing.T) {
 }
 
 // A server sends two signals for a request to cancel, and its process may have answered the first one when the second comes:
-// an append that gives up its connection keeps it until then, so that nobody else's statement is cancelled.
+// an append that gives up its connection keeps it until then, so that no other statement is cancelled.
 func TestSecondSignalCancelsNoOther(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
@@ -148,7 +148,7 @@ func TestSecondSignalCancelsNoOther(t *testing.T) {
 		appended <- err
 	}()
 	pgtest.AwaitLockWait(t, holder, 1)
-	for range 2 { // nobody gets a connection now, so that the append gives its own up
+	for range 2 { // the pool has no connection now, so that the append gives its own up
 		other, err := store.Pool().Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -32,9 +32,9 @@ func occupy(t *testing.T, store *agentstore.Store) (release func()) {
 	}
 }
 
-// Whoever leaves while the group waits for a connection is told that nothing was sent, whatever
-// the write is, and nothing of it is made when there is a connection. Others of the group are
-// served.
+// A caller that leaves while the group waits for a connection is told that nothing was sent,
+// whatever the write is, and nothing of it is made when there is a connection. Others of the
+// group are served.
 func TestGivenUpBeforeSent(t *testing.T) {
 	t.Parallel()
 	store, _ := openNarrow(t)

@@ -53,9 +53,9 @@ func TestLockTimeoutOfSettings(t *testing.T) {
 	}
 }
 
-// It applies to what waits in short attempts, too: turns whose scope somebody else is
-// creating, and appends to streams. Without one they wait as long as their contexts, whose
-// errors they then return.
+// It applies to what waits in short attempts, too: turns whose scope is being created, and
+// appends to streams. Without one they wait as long as their contexts, whose errors they
+// then return.
 func TestLockTimeoutOfAttempts(t *testing.T) {
 	t.Parallel()
 	for _, connections := range []int{1, 8} {

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// readTracer counts the reads for those who follow.
+// readTracer counts the reads for followers.
 type readTracer struct{ reads atomic.Int64 }
 
 func (r *readTracer) count() int64 { return r.reads.Load() }

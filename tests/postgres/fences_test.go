@@ -53,8 +53,8 @@ func beginTx(t *testing.T, store *agentstore.Store) pgx.Tx {
 	return beginOn(t, store.Pool())
 }
 
-// A session is made while somebody who began before waits for its lease, whom its maker does
-// not know of: whoever had the lease before is refused all the same.
+// A session is made while an earlier caller waits for its lease, unknown to its maker: the
+// previous holder of the lease is refused all the same.
 func TestFenceOfASessionMadeDuringAWait(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 6})
@@ -74,7 +74,7 @@ func TestFenceOfASessionMadeDuringAWait(t *testing.T) {
 	awaitLockWait(t, store.Pool())
 	createWith(t, store, id)
 	if err := appendUnder(t.Context(), store, id, first.Fence); err != nil {
-		t.Errorf("before somebody else has the lease: %v", err)
+		t.Errorf("before another owner has the lease: %v", err)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -86,8 +86,8 @@ func TestFenceOfASessionMadeDuringAWait(t *testing.T) {
 	}
 }
 
-// A session is made while somebody has acquired its lease and has not committed. Whoever had
-// the lease before waits, and is refused then.
+// A session is made while an acquisition of its lease is not committed. The previous holder
+// of the lease waits, and is refused then.
 func TestFenceOfASessionMadeMeanwhile(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 6})
@@ -106,11 +106,11 @@ func TestFenceOfASessionMadeMeanwhile(t *testing.T) {
 	wantFencedBy(t, <-result, second)
 }
 
-// A transaction that has written to a session acquires its lease, although somebody else who
-// acquires it waits for the transaction: there is no deadlock.
+// A transaction that has written to a session acquires its lease, although another
+// acquisition waits for the transaction: there is no deadlock.
 func TestFenceLocksTheSessionFirst(t *testing.T) {
 	t.Parallel()
-	// Of a deadlock the transaction learns, not the other one, who would try again.
+	// Of a deadlock the transaction learns, not the other one, which would try again.
 	store := pgtest.OpenStore(t, pgtest.WithParameter(pgtest.NewDatabase(t), "deadlock_timeout", "1h"), agentstore.Options{MaxConns: 6})
 	id := repo.NewID()
 	createWith(t, store, id)

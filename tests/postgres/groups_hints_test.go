@@ -49,7 +49,7 @@ func TestHintOfAnotherRow(t *testing.T) {
 	wantMessages(t, store, own, 1)
 	wantMessages(t, store, other, 0)
 
-	// The store has hints of these, which somebody makes wrong.
+	// The store has hints of these, which are made wrong.
 	for range 3 {
 		for _, messages := range [][]repo.NewMessage{{user("one")}, {user("one"), user("two")}} {
 			for range 2 {

@@ -213,7 +213,7 @@ func (f family) orphans(t *testing.T) (count int) {
 	return count
 }
 
-// testTree checks that a cancelled root has no live child, whoever came first.
+// testTree checks that a cancelled root has no live child, whichever call came first.
 func testTree(t *testing.T, store *agentstore.Store) {
 	for range pgtest.Choose(10, 4) {
 		f := newFamily(t, store)

@@ -236,12 +236,11 @@ func TestAppendRefusedForTheMoment(t *testing.T) {
 	}
 }
 
-// A session that somebody holds is skipped, not waited for: if the caller gives up,
-// the append is withdrawn and certainly not written, whether it has one message or
-// several.
+// A locked session is skipped, not waited for: if the caller gives up, the append
+// is withdrawn and certainly not written, whether it has one message or several.
 func TestLockedSessionIsSkipped(t *testing.T) {
 	t.Parallel()
-	store, others := openNarrow(t) // its only connection waits for nobody
+	store, others := openNarrow(t) // its only connection waits for no lock
 	id := pgtest.NewSession(t, store)
 	if _, err := store.Sessions().Append(t.Context(), id, user("before")); err != nil { // the store has a hint
 		t.Fatal(err)

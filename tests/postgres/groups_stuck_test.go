@@ -22,7 +22,7 @@ func TestStuckGroupStopsNoOther(t *testing.T) {
 			conn := pgtest.NewPool(t, databaseURL)
 			store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: connections})
 			ctx := t.Context()
-			// Who writes "stuck" waits for an advisory lock.
+			// A write of "stuck" waits for an advisory lock.
 			for _, trigger := range []string{
 				"BEFORE INSERT ON messages FOR EACH ROW WHEN (NEW.content = 'stuck')",
 				"BEFORE INSERT ON stream_parts FOR EACH ROW WHEN (NEW.data = 'stuck')",

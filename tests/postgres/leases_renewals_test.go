@@ -41,7 +41,8 @@ func TestRenewalsWithoutThePool(t *testing.T) {
 		beginOn(t, store.Pool())
 	}
 	ctx := await.Context(t)
-	// A statement of renewals has a second or so, and who gets no answer needs the pool: Hold tries again, and so does this.
+	// A statement of renewals has a second or so, and without an answer the pool is needed: Hold tries again, and so does
+	// this.
 	renew := func(lease repo.Lease) error {
 		for {
 			attempt, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -76,7 +77,7 @@ func TestRenewalsWithoutThePool(t *testing.T) {
 	}
 }
 
-// Beside an open snapshot each renewal leaves a version of the row that nobody can remove. With a hint
+// Beside an open snapshot each renewal leaves a version of the row that cannot be removed. With a hint
 // it reads none of them; by the index, as the naive way, all. A hint to another lease's row is of no
 // use, and does that lease nothing.
 func TestRenewalsBesideASnapshot(t *testing.T) {

@@ -206,8 +206,8 @@ func TestLeaseTokensWhereTheClockIsBehind(t *testing.T) {
 	wants(acquireFor(t, store, repo.PlanLease(plan)), ahead+4)
 }
 
-// Rows that have been free for a day are removed, a few with each release, which waits for
-// nobody who has one locked. One in a caller's transaction removes none.
+// Rows that have been free for a day are removed, a few with each release, which skips
+// locked ones. A release in a caller's transaction removes none.
 func TestLeaseRowsThatWereFreeForADay(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 3})
@@ -397,7 +397,7 @@ func TestLeaseAnswersLost(t *testing.T) {
 	}
 }
 
-// An acquisition is sent, its connection breaks, and it is sent again, when somebody else
+// An acquisition is sent, its connection breaks, and it is sent again, when another owner
 // has the lease. It may arrive when that one has released it.
 func TestLeaseAttemptArrivesLate(t *testing.T) {
 	t.Parallel()

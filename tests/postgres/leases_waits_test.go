@@ -52,9 +52,9 @@ func TestCancelReachesAnotherProcess(t *testing.T) {
 	}
 }
 
-// A holder in another process learns of the end of its lease, and one who waits for a lease of its release, before
+// A holder in another process learns of the end of its lease, and a waiting caller of a lease's release, before
 // the next poll. So does a worker of a plan that a turn has queued.
-// Guarantee: Leases: A release wakes who waits in another process.
+// Guarantee: Leases: A release wakes callers that wait in another process.
 func TestEndsAreAnnounced(t *testing.T) {
 	t.Parallel()
 	database := pgtest.NewDatabase(t)
@@ -149,7 +149,7 @@ func TestEndsAreAnnounced(t *testing.T) {
 	})
 }
 
-// A turn waits for whoever changes its action, and uses it as it is then.
+// A turn waits for a transaction that changes its action, and uses it as it is then.
 func TestActionOfATurnIsLocked(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// A caller may change the plan that a transition returns: those who asked in the same group
-// have others.
+// A caller may change the plan that a transition returns: callers that asked in the same
+// group have others.
 func TestTransitionsShareNoMemory(t *testing.T) {
 	t.Parallel()
 	store := process(t, pgtest.NewDatabase(t), func(c *pgxpool.Config) { c.MaxConns = 2 })

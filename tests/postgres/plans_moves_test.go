@@ -117,8 +117,8 @@ func checkMove(t *testing.T, store *agentstore.Store, c repo.ClaimedPlan, n int,
 	}
 }
 
-// A group of transitions waits for nobody: not for a plan that is locked, nor for a claim
-// or a lease that a transition would delete. Who asked for that transition waits alone.
+// A group of transitions waits for no lock: neither of a plan, nor of a claim or a lease
+// that a transition would delete. The caller of that transition waits alone.
 func TestTransitionsBesideALockedOne(t *testing.T) {
 	t.Parallel()
 	for what, lock := range map[string]string{
@@ -169,8 +169,8 @@ func TestTransitionsBesideALockedOne(t *testing.T) {
 	}
 }
 
-// A caller that gives up takes nothing from others, and those who ask for the same plan at
-// once make each transition once.
+// A caller that gives up takes nothing from others, and callers that ask for the same plan
+// at once make each transition once.
 func TestTransitionsGoOnWithoutOne(t *testing.T) {
 	t.Parallel()
 	store := process(t, pgtest.NewDatabase(t), func(c *pgxpool.Config) { c.MaxConns = 2 })

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// A sweep ends what is behind a great many plans that somebody has locked: past their deadline, under
-// claims that have expired, and kept for long enough.
+// A sweep ends what is behind a great many locked plans: past their deadline, under claims that have
+// expired, and kept for long enough.
 func TestSweepBehindWhatIsLocked(t *testing.T) {
 	t.Parallel()
 	const locked, free = 2200, 3

@@ -63,8 +63,8 @@ func (l lookingRemoval) Left(ctx context.Context) (bool, error) {
 	return left, err
 }
 
-// Somebody who removes what has expired, and what is left of sessions, has the person's stream or session locked, and their
-// transaction is undone. The erasure, which finds nothing to remove meanwhile, does not take that for the end.
+// Another process that removes what has expired, and what is left of sessions, has the person's stream or session locked,
+// and its transaction is undone. The erasure, which finds nothing to remove meanwhile, does not take that for the end.
 // Guarantee: Deletion: An erasure has not ended while others are at what it has to remove.
 func TestErasureBesideAnotherRemover(t *testing.T) {
 	t.Parallel()
@@ -75,7 +75,7 @@ func TestErasureBesideAnotherRemover(t *testing.T) {
 			t.Parallel()
 			databaseURL := pgtest.NewDatabase(t)
 			others, store := pgtest.NewPool(t, databaseURL), pgtest.OpenStore(t, databaseURL, agentstore.Options{})
-			// What the store has removed before, and somebody is at, is like this.
+			// What the store has removed before, and another process has locked, is like this.
 			pgtest.Exec(t, others, `INSERT INTO streams (id, key, owner, opener, began, fence, status, ttl, expires_at)
 				VALUES (gen_random_uuid(), 'k', 'jane', gen_random_uuid(), 1, 1, 'lapsed', '1 minute', 'epoch')`)
 			pgtest.Exec(t, others, "INSERT INTO stream_parts (stream_id, sequence, data) SELECT id, n, 'jane' FROM streams, generate_series(0, 9) n")

@@ -28,6 +28,6 @@ func TestReplay(t *testing.T) {
 		}
 	}
 	if _, err := restored.Sessions().Get(t.Context(), other); err != nil {
-		t.Errorf("somebody else's session: %v", err)
+		t.Errorf("the other person's session: %v", err)
 	}
 }

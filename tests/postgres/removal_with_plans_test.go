@@ -13,7 +13,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// A session is deleted with its plans, beside uses and a link that add some, workers that claim and complete them, and somebody who
+// A session is deleted with its plans, beside uses and a link that add some, workers that claim and complete them, and a caller that
 // cancels and deletes them: afterwards none that was linked is live, nor anything below one, and the plans of others are as they were.
 //
 // Guarantee: Deletion: With DeleteWithPlans no plan of a deleted session is live.
@@ -97,7 +97,7 @@ func deleteWithPlans(t *testing.T, store *agentstore.Store, round int) {
 				_, err := store.Plans().Transition(ctx, c.Plan.ID, repo.TransitionComplete, repo.Cause{Fence: c.Lease.Fence})
 				_, conflict := errors.AsType[*repo.TransitionConflictError](err)
 				_, fenced := errors.AsType[*repo.FencedError](err)
-				if err != nil && !conflict && !fenced && !errors.Is(err, repo.ErrNotFound) { // somebody else has deleted it
+				if err != nil && !conflict && !fenced && !errors.Is(err, repo.ErrNotFound) { // another caller has deleted it
 					t.Error(err)
 				}
 			}
@@ -109,7 +109,7 @@ func deleteWithPlans(t *testing.T, store *agentstore.Store, round int) {
 			id := made[i%len(made)]
 			mu.Unlock()
 			// It may be ended, or gone, by then.
-			_, _ = store.Plans().Transition(ctx, id, repo.TransitionCancel, repo.Cause{Reason: "by somebody else"})
+			_, _ = store.Plans().Transition(ctx, id, repo.TransitionCancel, repo.Cause{Reason: "by another caller"})
 			_ = store.Plans().Delete(ctx, id)
 		}
 	})
@@ -157,7 +157,7 @@ func TestDeleteWithPlansRefused(t *testing.T) {
 			"an old one": func() error {
 				return second(retention.DeleteWithPlans(t.Context(), store, session, good, repo.DeleteIf{Version: 7}))
 			},
-			"nobody's": func() error { return second(retention.DeleteWithPlans(t.Context(), store, repo.NewID(), good)) },
+			"none": func() error { return second(retention.DeleteWithPlans(t.Context(), store, repo.NewID(), good)) },
 		} {
 			if err := try(); err == nil {
 				t.Errorf("%s is taken", name)
@@ -172,7 +172,7 @@ func TestDeleteWithPlansRefused(t *testing.T) {
 	}
 }
 
-// The naive way: who cancels the plans that a session has, and then deletes it, misses one that comes in between.
+// The naive way, which cancels the plans that a session has, and then deletes it, misses one that comes in between.
 func TestCancelThenDeleteMissesAPlan(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"memory://" + t.Name(), pgtest.NewDatabase(t)} {

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// Health names whoever has an old snapshot, since when, and the dead versions that it keeps.
+// Health names the holder of an old snapshot, since when, and the dead versions that it keeps.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
@@ -105,7 +105,7 @@ func TestHealthOfIdleTransaction(t *testing.T) {
 	}
 	at := slices.IndexFunc(health.Holders, func(h postgres.Holder) bool { return h.PID == int(tx.Conn().PgConn().PID()) })
 	if at < 0 {
-		t.Fatalf("nobody holds them: %+v", health.Holders)
+		t.Fatalf("there are no holders: %+v", health.Holders)
 	}
 	if h := health.Holders[at]; h.Age < 200 || h.Since.IsZero() {
 		t.Errorf("it is %+v", h)

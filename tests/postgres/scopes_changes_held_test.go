@@ -13,7 +13,7 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// Changes of scopes that somebody holds, or is creating, a session's own and shared ones, alone and together: they wait
+// Changes of scopes that are held, or being created, a session's own and shared ones, alone and together: they wait
 // until the transaction ends, however long that takes, and with a lock timeout they end with it. Several of each come at
 // once, so that they also wait in the database, and not only in attempts.
 // Guarantee: State: A lock timeout also ends changes that wait for scopes.

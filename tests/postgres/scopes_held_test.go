@@ -43,9 +43,9 @@ func (v *vainWaits) TraceBatchQuery(ctx context.Context, _ *pgx.Conn, data pgx.T
 	}
 }
 
-// Many turns, one after the other, on a scope that somebody holds, each of a new session: the group of turns
-// that change shared scopes waits for it when it learns that it is held, and not again for each
-// of them, as it did when each turn was new to it. All are made when the scope is free.
+// Many turns, one after the other, on a scope that is held, each of a new session: the group of turns that
+// change shared scopes waits for it when it learns that it is held, and not again for each of them, as it
+// did when each turn was new to it. All are made when the scope is free.
 func TestStreamOfTurnsOnAHeldScope(t *testing.T) {
 	t.Parallel()
 	const turns = 60

@@ -179,7 +179,7 @@ func TestProcessesPlace(t *testing.T) {
 		if len(in) > 1 {
 			t.Errorf("%s is in the shards %v", tenant(n), in)
 		}
-		if len(in) == 0 { // nobody has written there
+		if len(in) == 0 { // nothing was written there
 			continue
 		}
 		used[in[0]]++
@@ -203,7 +203,7 @@ func TestProcessesPlace(t *testing.T) {
 	}
 }
 
-// Whoever looks for a place, and then stores one without a condition, has the namespace in several shards.
+// The naive way, which looks for a place, and then stores one without a condition, has the namespace in several shards.
 func TestNaivePlaces(t *testing.T) {
 	t.Parallel()
 	stores := openShards(t, newShards(t)[:3])

@@ -107,8 +107,8 @@ func readSession(t *testing.T, store *agentstore.Store, id repo.ID) repo.Session
 	return session
 }
 
-// Sessions of an owner are listed alone. Whoever creates a session, and however, it is
-// in the list.
+// Sessions of an owner are listed alone. A session is in the list, in whatever way it
+// was created.
 func TestActivityOfOwners(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})
@@ -134,8 +134,8 @@ func TestActivityOfOwners(t *testing.T) {
 	}
 }
 
-// A group never waits for another transaction's row of session_activity, because
-// whoever writes one has the lock of the counter row, and such a session is skipped.
+// A group never waits for another transaction's row of session_activity, because a
+// writer of one has the lock of the counter row, and such a session is skipped.
 func TestActivityStopsNoOther(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{MaxConns: 4})

@@ -37,8 +37,8 @@ var besideDeletion = map[string]repo.Turn{
 	"usage":   {ID: "turn", Usage: &repo.NewUsage{InputTokens: 1}},
 }
 
-// deletedDuring deletes a session while somebody writes to it, who commits when the deletion
-// waits. It returns what is left of the session. remove is called again if the server had to
+// deletedDuring deletes a session beside a write to it, which commits when the deletion
+// waits. It returns the remains of the session. remove is called again if the server had to
 // refuse it because of the other transaction.
 func deletedDuring(t *testing.T, store *agentstore.Store, conn *pgx.Conn, write repo.Turn, remove func(repo.ID) error) map[string]int64 {
 	t.Helper()
@@ -73,7 +73,7 @@ func deletedDuring(t *testing.T, store *agentstore.Store, conn *pgx.Conn, write 
 	if _, err := store.Sessions().Get(t.Context(), id); !errors.Is(err, repo.ErrNotFound) {
 		t.Errorf("the deleted session: %v", err)
 	}
-	// At a level at which a deletion may not see a turn, it leaves it to whoever removes the rest.
+	// At a level at which a deletion may not see a turn, it leaves it to the removal of the rest.
 	for more := true; more; {
 		var err error
 		if _, more, err = store.Sessions().RemoveDeleted(t.Context(), 0); err != nil {
@@ -84,8 +84,8 @@ func deletedDuring(t *testing.T, store *agentstore.Store, conn *pgx.Conn, write 
 }
 
 // A write to a session, of each kind, is committed while the session's deletion waits for it:
-// nothing of it is left, whoever deletes, at each level. The naive way, which deletes the
-// messages before it has the lock of the session, leaves some.
+// nothing of it is left, by each way to delete, at each level. The naive way, which deletes
+// the messages before it has the lock of the session, leaves some.
 func TestDeletionBesideEachWrite(t *testing.T) {
 	t.Parallel()
 	for _, level := range levels {

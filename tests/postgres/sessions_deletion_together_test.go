@@ -85,7 +85,7 @@ func TestDeletionKeepsTheSearchPath(t *testing.T) {
 	}
 }
 
-// Somebody is erased while they go on: they append to their sessions, fork them and begin others. The erasure ends, and one
+// A person is erased while they go on: they append to their sessions, fork them and begin others. The erasure ends, and one
 // afterwards leaves nothing.
 func TestErasureBesideItsOwner(t *testing.T) {
 	t.Parallel()

@@ -57,8 +57,8 @@ func (s *storm) begin(t *testing.T, store repo.Store) (all *sync.WaitGroup) {
 	return all
 }
 
-// Those who catch up do not keep one waiting who is up to date: what they read while a message of
-// its session is on the way is a small part of all.
+// Followers that catch up do not delay an up-to-date one: what they read while a message of its
+// session is on the way is a small part of all.
 // Guarantee: Following: Followers that catch up delay none that is up to date.
 func TestFollowBesideStorm(t *testing.T) {
 	t.Parallel()
@@ -137,8 +137,8 @@ func TestFollowLargeMetadata(t *testing.T) {
 	}
 }
 
-// A session that cannot be read fails alone: who begins to follow it gets the error, and who does
-// already waits until it can be read again, while the others go on.
+// A session that cannot be read fails alone: a new follower gets the error, and an earlier one
+// waits until it can be read again, while the others go on.
 func TestFollowBesideBad(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)

@@ -100,8 +100,8 @@ func write(t *testing.T, store repo.Repositories, id repo.ID) {
 	}
 }
 
-// A message that another process appends is announced: it comes without a poll.
-// While nobody listens, nothing is announced, and while nobody follows, nobody listens.
+// A message that another process appends is announced: it comes without a poll. Without
+// listeners nothing is announced, and without followers there are no listeners.
 func TestFollowOtherProcess(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
@@ -264,7 +264,7 @@ func TestFollowBegins(t *testing.T) {
 	follow(t, reader, id, 0).wants(t, 0)
 }
 
-// The pool may be the caller's own, who takes notifications of its own with it.
+// The pool may be the caller's own, which takes notifications of its own with it.
 func TestFollowOwnPool(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)

@@ -118,7 +118,7 @@ func lockTimeoutIsTheSessionsOwn(t *testing.T, connections int) {
 	databaseURL := pgtest.NewDatabase(t)
 	holder := pgtest.NewPool(t, databaseURL)
 	ids := newSessions(t, pgtest.OpenPool(t, holder, agentstore.Options{}), 17)
-	// short: one session stays held, and nobody waits for another
+	// short: one session stays held, and no call waits for another
 	store := pgtest.OpenStore(t, databaseURL, agentstore.Options{MaxConns: connections, LockTimeout: 500 * time.Millisecond})
 	defer hold(t, holder, ids[0])()
 	ctx := await.Context(t)

@@ -98,7 +98,7 @@ func texts(contents ...string) (messages []repo.NewMessage) {
 }
 
 // A deletion in a transaction whose snapshot is older than a fork, or than another deletion, does not delete what the fork has, nor
-// leave what nobody has.
+// leave what no session has.
 func TestForkBesideSnapshot(t *testing.T) {
 	t.Parallel()
 	store := pgtest.NewStore(t, agentstore.Options{})

@@ -69,7 +69,7 @@ func whileDeleting(t *testing.T, store *agentstore.Store, level pgx.TxIsoLevel, 
 }
 
 // An id is not given again, at any level, although the session with it is deleted while another one
-// is being created. One who looks first, and then creates, gives it again.
+// is being created. The naive way, which looks first, and then creates, gives it again.
 func TestDeletedIDWhileDeleting(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
@@ -98,7 +98,7 @@ func TestDeletedIDRaces(t *testing.T) {
 		id := repo.NewID()
 		var made, deleted atomic.Int32
 		if round%2 == 0 {
-			id = pgtest.NewSession(t, store) // nobody has chosen its id
+			id = pgtest.NewSession(t, store) // no caller has chosen its id
 			made.Add(1)
 		}
 		var running sync.WaitGroup

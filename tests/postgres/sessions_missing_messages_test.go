@@ -12,8 +12,8 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// Messages that somebody has removed by hand, or that row-level security hides, make an
-// export and a follower fail with an error: they neither read again and again, nor leave
+// Messages that were removed by hand, or that row-level security hides, make an export
+// and a follower fail with an error: they neither read again and again, nor leave
 // anything out, nor say that the session was deleted.
 // Guarantee: Messages: Reads and exports fail if messages were removed by hand, except the last ones.
 func TestMissingMessages(t *testing.T) {

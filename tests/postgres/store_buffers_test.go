@@ -23,7 +23,7 @@ func TestLeftAppendKeepsNoBuffer(t *testing.T) {
 	id := pgtest.NewSession(t, store)
 	sessions := store.Sessions()
 
-	// pace: the pool does not tell who waits for it
+	// pace: the pool does not tell what waits for it
 	settle := func() { time.Sleep(100 * time.Millisecond) }
 	// The only connection is taken. The first append is a group that waits for it;
 	// another client waits behind that, so that the second group waits, too.

@@ -73,7 +73,7 @@ func TestErrorsOfOpenHoldNoPassword(t *testing.T) {
 		"no URL at all":         hidden,
 	} {
 		store, err := agentstore.Open(t.Context(), databaseURL, agentstore.Options{})
-		if err == nil && what == "a wrong password" { // a server that trusts everybody
+		if err == nil && what == "a wrong password" { // a server that trusts every client
 			_ = store.Close()
 			continue
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// Two who append the same part at the same moment, as an attempt whose answer was lost and the next
-// one do, store it once, and both are told so.
+// Two callers that append the same part at the same moment, as an attempt whose answer was lost and
+// the next one do, store it once, and both are told so.
 func TestSamePartAtOnce(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
@@ -38,8 +38,8 @@ func TestSamePartAtOnce(t *testing.T) {
 	}
 }
 
-// Whoever opens a stream that somebody appends to learns of all its parts: its own first part is
-// the next one.
+// A writer that opens a stream beside appends learns of all its parts: its own first part is the
+// next one.
 func TestStreamOpenedBesideAppends(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
@@ -105,8 +105,8 @@ func TestHeldStreamBesideSameParts(t *testing.T) {
 	}
 }
 
-// Whoever opens a stream in a transaction of a higher level learns of all its parts, too, or is told that
-// its snapshot is too old.
+// A writer that opens a stream in a transaction of a higher level learns of all its parts, too, or is
+// told that its snapshot is too old.
 func TestStreamOpenedWithAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)

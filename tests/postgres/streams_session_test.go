@@ -28,8 +28,8 @@ func streamOf(t *testing.T, r repo.Repositories, sessionID repo.ID) repo.Stream 
 	return stream
 }
 
-// Streams of a session are found by other processes, whatever happens to the connections of those,
-// also if nobody announces them.
+// Streams of a session are found by other processes, whatever happens to their connections, also
+// if they are not announced.
 //
 // Guarantee: Streams: A follower of a session gets each of its streams, from any process.
 func TestStreamsOfSessionOtherProcess(t *testing.T) {

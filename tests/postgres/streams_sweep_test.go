@@ -9,7 +9,7 @@ import (
 
 // Streams that have expired are removed in the store's own time, also where a statement may remove
 // only a fraction of them: here a trigger cancels what removes more than 4 MiB, as a time limit does.
-// Who opens a stream meanwhile does not wait for that.
+// A writer that opens a stream meanwhile does not wait for that.
 func TestStreamSweepOfLargeParts(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)

@@ -171,8 +171,8 @@ func TestStreamEndIsPolled(t *testing.T) {
 	}
 }
 
-// A stream whose row somebody has locked keeps nobody from the others, and is written to
-// when it is free.
+// A stream whose row is locked delays no write to others, and is written to when it is
+// free.
 // Guarantee: Streams: A stream whose row is locked delays no other.
 func TestLockedStreamStopsNoOther(t *testing.T) {
 	t.Parallel()
@@ -399,8 +399,7 @@ func TestStreamRemovalIsNotOfBytes(t *testing.T) {
 	}
 }
 
-// Those who remove at the same time leave one another's streams out, and together remove
-// all.
+// Concurrent removers leave one another's streams out, and together remove all.
 func TestStreamRemovers(t *testing.T) {
 	t.Parallel()
 	databaseURL := pgtest.NewDatabase(t)
@@ -431,8 +430,8 @@ func TestStreamRemovers(t *testing.T) {
 	}
 }
 
-// A fence is taken after the wait for others, also for those who leave no open stream
-// behind.
+// A fence is taken after the wait for others, also for writers that leave no open
+// stream behind.
 // Guarantee: Streams: A fence is larger than all before it.
 func TestStreamFenceAfterTheWait(t *testing.T) {
 	t.Parallel()
@@ -470,7 +469,7 @@ func TestStreamFenceAfterTheWait(t *testing.T) {
 }
 
 // A call of Open that is sent twice, because its answer was lost, gives one fence, and
-// nobody is fenced off by its second arrival. One that finds the stream expired begins
+// its second arrival fences off no writer. One that finds the stream expired begins
 // another one.
 func TestStreamOpenedTwice(t *testing.T) {
 	t.Parallel()
@@ -493,7 +492,7 @@ func TestStreamOpenedTwice(t *testing.T) {
 	}
 }
 
-// Who removes does not wait for a stream that somebody has locked.
+// A removal does not wait for a locked stream.
 func TestStreamRemovalLeavesLockedOut(t *testing.T) {
 	t.Parallel()
 	store, others := openNarrow(t)

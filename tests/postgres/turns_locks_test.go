@@ -26,7 +26,7 @@ type eachBatch struct {
 
 func (e *eachBatch) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	statement := data.Batch.QueuedQueries[len(data.Batch.QueuedQueries)-1].SQL
-	if before := e.before.Load(); before != nil && !strings.Contains(statement, "name: LiveNotify") { // which nobody waits for
+	if before := e.before.Load(); before != nil && !strings.Contains(statement, "name: LiveNotify") { // which no call waits for
 		(*before)(data.Batch.QueuedQueries[0].SQL)
 	}
 	return ctx

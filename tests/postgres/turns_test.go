@@ -374,7 +374,7 @@ func (o *onStatement) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx
 
 func (*onStatement) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// A turn that creates its session does so although somebody else has created one with its key just
+// A turn that creates its session does so although another caller has created one with its key just
 // before and deletes it just after. If that happens again and again, nothing is written. With an id of
 // the caller's it is refused, since that was given.
 func TestTurnCreatesAfterOthersDelete(t *testing.T) {

@@ -108,14 +108,14 @@ func TestKilled(t *testing.T) {
 				id := s.run("call", "A-1", "2500")
 				s.kill(p, m, s.work, honours)
 				if p.name == "Waiting" {
-					s.decide("approve") // nobody works meanwhile
+					s.decide("approve") // no worker runs meanwhile
 				}
 				s.work()
 				if p.name == "Request" {
 					s.decide("approve")
 				}
 				if p.lost && !honours {
-					await.For(t, "nobody knows what has become of it", func() bool { return strings.Contains(s.run("show"), "effect "+id+" unknown") })
+					await.For(t, "its outcome is unknown", func() bool { return strings.Contains(s.run("show"), "effect "+id+" unknown") })
 					s.run("resolve", id, "lost")
 				}
 				s.ended()

@@ -59,7 +59,7 @@ func TestTroubles(t *testing.T) {
 				return decided == len(calls)
 			})
 			if !honours {
-				await.For(t, "nobody knows what has become of one", func() bool { return strings.Contains(s.run("show"), "effect "+calls["loses"]+" unknown") })
+				await.For(t, "an outcome is unknown", func() bool { return strings.Contains(s.run("show"), "effect "+calls["loses"]+" unknown") })
 				s.run("resolve", calls["loses"], "lost")
 			}
 			s.ended()

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// realTime has the files that need a clock that nobody moves. Each says why in a comment
+// realTime has the files that need a clock that is not moved. Each says why in a comment
 // that begins with "Real time:". Short lives are allowed there without a reason for each.
 var realTime = []string{
 	"internal/await/await.go",

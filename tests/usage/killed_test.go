@@ -57,8 +57,8 @@ func writerMain(task string) int {
 	return 0
 }
 
-// run stores the turns of all sessions. It begins with the last ones that are stored, as whoever does not know what has
-// become of them.
+// run stores the turns of all sessions. It begins with the last ones that are stored, as a writer that does not know
+// what has become of them.
 func (w writer) run(ctx context.Context) error {
 	store, err := agentstore.Open(ctx, w.URL, agentstore.Options{})
 	if err != nil {

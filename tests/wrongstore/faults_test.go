@@ -13,7 +13,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// meanwhile is as long as a round trip. To yield is not enough: on a busy machine nobody may come in between.
+// meanwhile is as long as a round trip. To yield is not enough: on a busy machine no other may come in between.
 func meanwhile() { time.Sleep(100 * time.Microsecond) } // pace: others come in between
 
 // countingStore uses the count of messages, read before, as the next sequence.

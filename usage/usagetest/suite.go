@@ -122,7 +122,7 @@ func testReport(t *testing.T, store repo.Store) {
 	}
 }
 
-// A turn that is stored again is counted once, also if it names its session otherwise, and by whoever has only its id.
+// A turn that is stored again is counted once, also under another name of its session, or under its id alone.
 func testOnce(t *testing.T, store repo.Store) {
 	id := newSession(t, store, repo.NewSession{Key: "k"})
 	for i := range 20 {
@@ -469,7 +469,7 @@ func testDeleted(t *testing.T, store repo.Store) {
 	wantRows(t, report(t, store, day, day), row("", "", "", "", 3, 3))
 }
 
-// Somebody else's keys in a scope are left out, and what is no counter is an error that names it.
+// Foreign keys in a scope are left out, and what is no counter is an error that names it.
 func testNoCounters(t *testing.T, store repo.Store) {
 	add(t, store, use(day, "a", "x", 1))
 	names, err := usage.Scopes(day, day)

@@ -122,7 +122,7 @@ func (m *meanwhile) Read(ctx context.Context, read repo.ReadSessions) (repo.Snap
 	return m.Sessions.Read(ctx, read)
 }
 
-// Somebody else stores the same turn while it is found out that only summaries came between.
+// Another caller stores the same turn while it is found out that only summaries came between.
 func testHeadMeanwhile(t *testing.T, store repo.Store) {
 	id := newSession(t, store)
 	add(t, store, id, 1)

@@ -14,8 +14,8 @@ import (
 )
 
 // Prompts makes conversations until so many prompts have been read, and checks each of them, and all that is given to be
-// summarized: no provider refuses it, it fits, and has what always stays, the question that nobody has answered, and the newest
-// results. Nothing is summarized twice.
+// summarized: no provider refuses it, it fits, and has what always stays, the unanswered question, and the newest results.
+// Nothing is summarized twice.
 func Prompts(t *testing.T, store repo.Store, count int) {
 	t.Helper()
 	all, told := tally{count: count}, 0

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-df90f812/agentstore/window"
 )
 
-// The question that nobody has answered yet stays with all that came since. What is before it is covered.
+// An unanswered question stays with all that came since. What is before it is covered.
 func testUnanswered(t *testing.T, store repo.Store) {
 	for name, test := range map[string]struct {
 		budget, question int64
@@ -25,7 +25,7 @@ func testUnanswered(t *testing.T, store repo.Store) {
 		"behind calls":     {budget: 1000, question: 50, calls: 30, call: 10, result: 18},
 		"a large result":   {budget: 590, question: 50, calls: 1, call: 10, result: 420},
 		"after others":     {budget: 1000, question: 50, before: 20, calls: 20, call: 10, result: 20, added: true},
-		"nobody asks":      {budget: 1000, question: 50, role: repo.RoleSystem, calls: 1, call: 10, result: 800},
+		"no user asks":     {budget: 1000, question: 50, role: repo.RoleSystem, calls: 1, call: 10, result: 800},
 		"large, as others": {budget: 1000, question: 900, before: 20, added: true},
 	} {
 		id, o := newSession(t, store), window.Options{Tokens: test.budget}
@@ -53,7 +53,7 @@ func testUnanswered(t *testing.T, store repo.Store) {
 	}
 }
 
-// So does one that is so far behind that nobody knows whether it is the last one.
+// So does one so far behind that it may or may not be the last one.
 func testUnansweredFar(t *testing.T, store repo.Store) {
 	id, o := newSession(t, store), window.Options{Tokens: 5000}
 	add(t, store, id, 3)

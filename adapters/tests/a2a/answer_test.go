@@ -28,8 +28,8 @@ func (answering) Cancel(context.Context, *a2asrv.ExecutorContext) iter.Seq2[a2a.
 	return func(func(a2a.Event, error) bool) {}
 }
 
-// Who sends a message again after a lost answer gets the answer, also if there is no task. That
-// asks for a user who is known: others' messages with one id are not the same message.
+// A client that sends a message again after a lost answer gets the answer, also if there is no
+// task. That needs a known user: others' messages with one id are not the same message.
 func testAnswer(t *testing.T, _ *a2astore.Cluster, store repo.Store) {
 	c, err := a2astore.New(t.Context(), store, a2astore.Options{Name: "answer-of-ann", Authenticator: ann})
 	must(t, err)

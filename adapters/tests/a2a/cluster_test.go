@@ -40,7 +40,7 @@ func TestKilledNodes(t *testing.T) {
 	}
 	again := pgtest.Value[int](t, store.Pool(), "SELECT count(*) FROM plans WHERE attempt > 1")
 	if again == 0 {
-		t.Error("no work was taken over: the kills hit nobody")
+		t.Error("no work was taken over: the kills hit no worker")
 	}
 	if len(report.latencies) == 0 { // as may be in the short form
 		return

@@ -403,7 +403,7 @@ func testListUpdated(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
 
 func testPush(t *testing.T, c *a2astore.Cluster, store repo.Store) {
 	ctx, task := as(t.Context(), user), a2a.NewTaskID()
-	// Who asks for what is not there makes nothing.
+	// Asking for what is not there makes nothing.
 	list, err := c.Push.List(ctx, task)
 	must(t, err)
 	_, err = c.Push.Get(ctx, task, "x")

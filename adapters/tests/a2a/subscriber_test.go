@@ -36,8 +36,8 @@ type nodes struct {
 
 // report is what subscribers saw.
 type report struct {
-	// lost are tasks that nobody knows any more. broken are events that were missing, or
-	// came again.
+	// lost are tasks that are known nowhere any more. broken are events that were
+	// missing, or came again.
 	lost, broken []string
 	latencies    []time.Duration
 }
@@ -69,7 +69,7 @@ func (n *nodes) due(c chunk) bool {
 	return n.kills < processes && n.ended >= (2*n.kills+1)*n.tasks/(2*processes) && c.Number < n.node.Parts/2
 }
 
-// wrote notes an event that a subscriber, who was connected then, has received.
+// wrote notes an event that a subscriber has received that was connected then.
 func (n *nodes) wrote(c chunk, connected time.Time) {
 	latency := time.Since(c.At)
 	n.mu.Lock()

@@ -38,7 +38,7 @@ type unsent struct{}
 
 func (unsent) SendPush(context.Context, *a2a.PushConfig, a2a.Event) error { return nil }
 
-// loginKey has a user whom only requests carry, and no work that comes of them.
+// loginKey has a user that only requests carry, and no work that comes of them.
 type loginKey struct{}
 
 func loggedIn(ctx context.Context, name string) context.Context {
@@ -52,8 +52,8 @@ func fromLogin(ctx context.Context) (string, error) {
 	return "", a2a.ErrUnauthenticated
 }
 
-// Nobody gets, continues, cancels or follows a task of somebody else's, or has a part in its push notifications, and
-// nobody learns whether there is one.
+// Another user's task can be neither got, continued, cancelled nor followed, has no push notifications for others,
+// and its existence is not told.
 func testUsers(t *testing.T, _ *a2astore.Cluster, store repo.Store) {
 	c, err := a2astore.New(t.Context(), store, a2astore.Options{Name: "users-of-two", Authenticator: fromLogin})
 	must(t, err)

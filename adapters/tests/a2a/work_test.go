@@ -114,7 +114,7 @@ func testWork(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
 	}
 	write(ctx, t, c, execute(id, "and again"))
 	must(t, read(t, c).Complete(ctx))
-	// Other users, and nobody, send messages of their own.
+	// Other users, and an unknown one, send messages of their own.
 	for _, other := range []context.Context{as(t.Context(), "bob"), as(t.Context(), ""), as(t.Context(), "")} {
 		mine := a2a.NewTaskID()
 		if got := write(other, t, c, execute(mine, "hello")); got != mine {
@@ -147,7 +147,7 @@ func testWorkAgain(t *testing.T, c *a2astore.Cluster, store repo.Store) {
 	first := read(t, c)
 	_, err := c.Tasks.Create(ctx, made)
 	must(t, err)
-	// Somebody else takes the work: the first process is stopped, and does not end it.
+	// Another process takes the work: the first one is stopped, and does not end it.
 	processed := repo.PlanFilter{Namespace: "work-again", State: repo.PlanProcessing}
 	plans, err := store.Plans().List(ctx, processed, repo.Page{})
 	must(t, err)
@@ -206,8 +206,8 @@ type unreleased struct{ repo.Leases }
 
 func (unreleased) Release(context.Context, repo.Lease) error { return repo.ErrUnavailable }
 
-// When work has ended, the task takes other work, even if the process dies right then: nobody
-// claims the ended work again, and its lease was taken for an hour.
+// When work has ended, the task takes other work, even if the process dies right then: the
+// ended work is never claimed again, and its lease was taken for an hour.
 func testDying(t *testing.T, c *a2astore.Cluster, store repo.Store) {
 	ctx, task := as(t.Context(), user), a2a.NewTaskID()
 	dying, err := a2astore.New(ctx, withoutRelease{store}, a2astore.Options{Name: "dying"})

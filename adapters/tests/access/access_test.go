@@ -65,7 +65,7 @@ type world struct {
 	token    string
 }
 
-// question is who asks, and for what.
+// question is what is asked for, by which user.
 type question struct {
 	namespace, user, name string
 	session               repo.ID
@@ -77,7 +77,7 @@ type question struct {
 type entry struct {
 	ask   func(ctx context.Context, w *world, q question) (any, error)
 	quiet string // of "foreign", "stranger", "empty"
-	// nobody: it knows no user. Who has the store, or the framework's server, asks.
+	// nobody: it knows no user. The holder of the store, or the framework's server, asks.
 	nobody bool
 	// nothing says why it is not asked.
 	nothing string
@@ -531,7 +531,7 @@ func newPlan(ctx context.Context, view repo.Store, namespace, text string) error
 	return err
 }
 
-// in returns what the tenant who asks has.
+// in returns what the asking tenant has.
 func (w *world) in(q question) repo.Store {
 	if q.namespace == "" {
 		return w.store
@@ -794,7 +794,8 @@ func (w *world) hers() string {
 	return all.String()
 }
 
-// No function tells another tenant or another user what is Jane's, or changes it; and what is empty is nobody's, never everybody's.
+// No function tells another tenant or another user what is Jane's, or changes it; and an empty name selects none, never
+// all.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]func(*testing.T) string{

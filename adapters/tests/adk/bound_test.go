@@ -14,8 +14,8 @@ import (
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 )
 
-// Creations at once do not fill what all sessions of an application share beyond its bound, and all can be read. Whoever looks first
-// and then writes does.
+// Creations at once do not fill what all sessions of an application share beyond its bound, and all can be read. The naive way,
+// which looks first and then writes, does.
 func TestStateBoundBesideOthers(t *testing.T) {
 	t.Parallel()
 	store := pgtest.OpenStore(t, pgtest.NewDatabase(t), agentstore.Options{})
@@ -56,7 +56,7 @@ func TestStateBoundBesideOthers(t *testing.T) {
 	}
 	all.Wait()
 	if got, naive := stored("shop"), stored("naive"); got != 2*keys || naive <= bound {
-		t.Errorf("%d keys, and %d by those who look first", got, naive)
+		t.Errorf("%d keys, and %d by writers that look first", got, naive)
 	}
 	listed, err := service.List(t.Context(), &session.ListRequest{AppName: "shop"})
 	if err != nil || len(listed.Sessions) != 2 {

@@ -23,7 +23,7 @@ func TestRun(t *testing.T) {
 	}
 	line := regexp.MustCompile(`(?m)^.* (adapter|framework) +\d+ +\S+ +\S+ +(\d+) +(\d+) `)
 	refused := false
-	for takes := 200 * time.Millisecond; !refused; takes *= 2 { // on a busy machine nobody may meet another at first
+	for takes := 200 * time.Millisecond; !refused; takes *= 2 { // on a busy machine writers may not meet at first
 		var out strings.Builder
 		if err := run(t.Context(), databaseURL, small, 1, takes, &out); err != nil {
 			t.Fatal(err)

@@ -76,7 +76,8 @@ func bubble(t *testing.T, run func(t *testing.T, get func(user string, reads boo
 	})
 }
 
-// Of 500 responses to one user who reads nothing, a few hold an event, and for 30 seconds. Others are served meanwhile.
+// Of 500 responses to one user that reads nothing, a few hold an event, and for 30 seconds. Others are served
+// meanwhile.
 func TestClientsThatReadNothing(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, get func(string, bool) *client, stuck *atomic.Int64, _ func()) {

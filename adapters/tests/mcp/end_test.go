@@ -158,7 +158,7 @@ func TestStreamsEndWithSession(t *testing.T) {
 		for id, response := range responses {
 			response.ended("stream "+id, id+"_1", id+"_2")
 		}
-		// Who follows an answered stream knows its end: no transaction for each former request.
+		// A follower of an answered stream knows its end: no transaction for each former request.
 		if n := streams.finished.Load(); n != 2 {
 			t.Errorf("%d streams were finished, want 2", n)
 		}
@@ -328,7 +328,7 @@ func TestShutdown(t *testing.T) {
 		must(t, <-called)
 		next.serves(t, 1)
 
-		// The session ends where it is, and nobody waits for anything any more.
+		// The session ends where it is, and no response waits any more.
 		home.endSessions()
 		next.serves(t, 0)
 		must(t, home.Shutdown(await.Context(t)))

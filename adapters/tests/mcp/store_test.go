@@ -193,7 +193,7 @@ func TestMissingEvents(t *testing.T) {
 	})
 }
 
-// If an event is lost, since too many wait or it is too large, the stream ends for everybody.
+// If an event is lost, since too many wait or it is too large, the stream ends for all readers.
 func TestDroppedEvents(t *testing.T) {
 	onEach(t, func(t *testing.T, stores [2]repo.Store) {
 		streams := &outage{Streams: stores[0].Streams()}
@@ -295,8 +295,8 @@ func shortly(t *testing.T) context.Context {
 	return ctx
 }
 
-// A large event lives as long as its stream, and no longer. Who needs it then gets a status, also when
-// it is removed: an empty answer would be asked for again and again.
+// A large event lives as long as its stream, and no longer. A client that needs it then gets a status,
+// also when it is removed: an empty answer would be asked for again and again.
 func TestLargeEventExpires(t *testing.T) {
 	passing(t, func(t *testing.T, stores [2]repo.Store, pass func(time.Duration)) {
 		own, other := newEvents(t, stores[0], time.Hour), newEvents(t, stores[1], 0)
@@ -367,7 +367,7 @@ func (e *enough) Write(data []byte) (int, error) {
 	return n, err
 }
 
-// authorized lets everybody be the user of his token.
+// authorized lets each client be the user of its token.
 func authorized(next http.Handler) http.Handler {
 	return auth.RequireBearerToken(func(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 		return &auth.TokenInfo{UserID: token, Expiration: time.Now().Add(time.Hour)}, nil

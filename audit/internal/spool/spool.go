@@ -141,7 +141,7 @@ func (f *File) Recovery() Recovery { return f.recovery }
 func (f *File) Records() int64 { return f.records }
 
 // Append adds records, oldest first, and returns when they are on the disk. It
-// returns how many were taken, and an error if those are not all. Errors: ErrFull,
+// returns how many were taken, and an error if some were not. Errors: ErrFull,
 // ErrTooLarge (of the first that was not taken), ErrGone, ErrDamaged and the file
 // system's.
 func (f *File) Append(records ...[]byte) (int, error) {

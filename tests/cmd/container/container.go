@@ -114,8 +114,8 @@ func onLoopback(config *container.HostConfig) {
 	}
 }
 
-// chooseImage prefers an image that is on the machine, so that nobody waits for a
-// registry that does not answer.
+// chooseImage prefers an image that is on the machine, so that no test waits for
+// a registry that does not answer.
 func chooseImage(ctx context.Context, docker *testcontainers.DockerClient) string {
 	if image := os.Getenv(imageEnv); image != "" {
 		return image

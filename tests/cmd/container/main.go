@@ -28,8 +28,8 @@ func main() {
 	durable := flag.Bool("durable", false, "leave fsync on, for benchmarks")
 	inMemory := flag.Bool("memory", false, "keep the data in memory")
 	flag.Parse()
-	// Whoever interrupts the tests at a terminal interrupts this process, too, which ends
-	// after them.
+	// An interrupt of the tests at a terminal reaches this process, too, which ends after
+	// them.
 	signal.Ignore(os.Interrupt, syscall.SIGTERM)
 	started, err := start(context.Background(), *durable, *inMemory, flag.Args())
 	told := answer{}

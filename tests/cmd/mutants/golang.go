@@ -285,7 +285,7 @@ func (s *goScope) comparisons(to map[string]string) (all []candidate) {
 	return all
 }
 
-// A statement that is dropped becomes a function that nobody calls, so that what it uses is
+// A statement that is dropped becomes a function without callers, so that what it uses is
 // still used.
 func (s *goScope) dropped(n ast.Node) candidate { return around(s.of(n), "_ = func() { ", " }") }
 

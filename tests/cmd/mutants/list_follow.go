@@ -10,7 +10,7 @@ var followMutants = []mutant{
 	{"follow/an append hides a deletion", in(inFollow, "Notifier.Add", always("next", "Look")), test(inFollow, "TestNotifier")},
 	{"follow/a hint that is lost meanwhile", in(inFollow, "class.wake", dropAssign("c.missed", "c.looking")), test(inFollow, "TestWaiters.*")},
 	{"follow/other processes are not told", in(inRepo, "live.changed", dropCall("l.notifier.Add")), inPostgres("TestFollowOtherProcess")},
-	{"follow/those who catch up have all readers", in(inFollow, "Hub.take", always("h.catching")), test(inFollow, "TestCatchUp")},
+	{"follow/followers that catch up have all readers", in(inFollow, "Hub.take", always("h.catching")), test(inFollow, "TestCatchUp")},
 	{"follow/one that cannot be read fails others", in(inFollow, "Hub.settle", never("alone", "requests")), test(inFollow, "TestBad")},
 	{"follow/a page leaves out missing messages", in(inRepo, "checkLinked", never("before", "known")), inPostgres("TestMissingMessages")},
 	{"follow/missing messages are left out", in(inRepo, "endAtGap", never("message.Sequence")), inPostgres("TestMissingMessages")},

@@ -1,6 +1,6 @@
 package main
 
-// What the schema itself refuses, whoever writes.
+// What the schema itself refuses, of any writer.
 var schemaMutants = []mutant{
 	{"schema/a usage counted twice", dropConstraint("session_usages_pkey"), inPostgres("TestConstraints")},
 	{"schema/a cost above the budget", dropRule("sessions_cost_within_budget_check"), inPostgres("TestConstraints")},

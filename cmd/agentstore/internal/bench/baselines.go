@@ -122,8 +122,8 @@ func oneByOne(pool *pgxpool.Pool, insert string, again func(error) bool) appende
 	}
 }
 
-// retry takes the number after the highest one, without a lock. The unique key
-// refuses all but one of those that read the same number, and the others retry.
+// retry takes the number after the highest one, without a lock. The unique key refuses all but one
+// of the writers that read the same number, and the others retry.
 func retry(pool *pgxpool.Pool) appender {
 	return oneByOne(pool, `INSERT INTO retried_messages (session_id, sequence, id, role, content, metadata, payload)
 		SELECT $1, coalesce((SELECT max(sequence) + 1 FROM retried_messages WHERE session_id = $1), 0), $2, $3, $4, $5, $6`,

@@ -14,16 +14,16 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// The ways of a workload with followers that catch up: those who read sessions from their
+// The ways of a workload with followers that catch up: they read sessions from their
 // begin, all at once, as after each deployment.
 const (
-	wayStorm  = "beside 1,000 who catch up"
+	wayStorm  = "beside 1,000 that catch up"
 	wayCalm   = "alone"
 	wayFollow = "Follow"
 	wayStream = "Stream, by each"
 )
 
-// crowd is what those who catch up read.
+// crowd is what followers that catch up read.
 type crowd struct {
 	store    repo.Repositories
 	ids      []repo.ID
@@ -112,7 +112,7 @@ func (c *crowd) once(messages iter.Seq2[repo.Message, error], rows *atomic.Int64
 	return errors.New("the session has ended too soon")
 }
 
-// catchUps measures how much those read who catch up.
+// catchUps measures how much followers read that catch up.
 func catchUps(messages int, large bool, ways ...string) preparation {
 	return func(ctx context.Context, l *lab) ([]cell, error) {
 		c, err := l.crowd(ctx, messages, large)
@@ -129,8 +129,8 @@ func catchUps(messages int, large bool, ways ...string) preparation {
 	}
 }
 
-// besideCrowd measures how long a message takes to a follower of another session, who is up to
-// date, beside those who catch up, and alone. There is one every 50 ms.
+// besideCrowd measures how long a message takes to an up-to-date follower of another session,
+// beside followers that catch up, and alone. There is a message every 50 ms.
 func besideCrowd(messages int) preparation {
 	return func(ctx context.Context, l *lab) ([]cell, error) {
 		c, err := l.crowd(ctx, messages, false)

@@ -45,11 +45,11 @@ type viewing struct {
 	elsewhere *agentstore.Store
 	listens   sync.WaitGroup
 	stop      context.CancelFunc
-	waiting   sync.Map // of repo.ID: chan struct{}, of those who wait for a NOTIFY
+	waiting   sync.Map // of repo.ID: chan struct{}, of waits for a NOTIFY
 	answered  sync.Map // of place: time.Time, for wayAnswered
 }
 
-// place is that of a message.
+// place is a message's session and sequence.
 type place struct {
 	session  repo.ID
 	sequence int64
@@ -202,7 +202,7 @@ func sleep(ctx context.Context, duration time.Duration) error {
 }
 
 // runner appends for a time while followers follow. The latencies are the followers', or
-// those of the appends.
+// the appends'.
 func (v *viewing) runner(way string, delivery bool) runner {
 	return func(ctx context.Context, duration time.Duration) (sample, error) {
 		following, cancel := context.WithCancel(ctx)

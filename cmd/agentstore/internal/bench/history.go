@@ -68,7 +68,7 @@ func regenerations(ctx context.Context, l *lab) ([]cell, error) {
 	}, nil
 }
 
-// rewoundReads compares reading the last 50 messages of a session that was rewound with those of one that was not.
+// rewoundReads compares reading the last 50 messages of a rewound session and of one that was never rewound.
 func rewoundReads(ctx context.Context, l *lab) ([]cell, error) {
 	ids, err := l.sessions(ctx, 2)
 	if err != nil {

@@ -23,7 +23,7 @@ type Options struct {
 	DatabaseURL string
 	// Workloads are names of workloads or groups.
 	Workloads []string
-	// Rounds is at least 1. Duration is that of each cell in each round.
+	// Rounds is at least 1. Duration is of each cell in each round.
 	Rounds   int
 	Duration time.Duration
 	// Quick shrinks the prepared sessions for tests: its figures mean nothing.

@@ -136,9 +136,9 @@ const (
 // heldScopeDeadline is how long a turn on the scope that is held waits for it.
 const heldScopeDeadline = 50 * time.Millisecond
 
-// besideHeldScope compares turns on a shared scope, or appends, with the same while somebody holds
-// another scope, on which turns of new sessions wait, one after the other. Both run beside appends
-// and turns, whichever are measured.
+// besideHeldScope compares turns on a shared scope, or appends, with the same while a transaction
+// holds another scope, on which turns of new sessions wait, one after the other. Both run beside
+// appends and turns, whichever are measured.
 func besideHeldScope(writers int, measureTurns bool) preparation {
 	return func(ctx context.Context, l *lab) ([]cell, error) {
 		good, bad := "good-"+repo.NewID().String(), "bad-"+repo.NewID().String()

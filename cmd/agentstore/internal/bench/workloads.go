@@ -12,8 +12,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/memory"
 )
 
-// workloads returns the workloads in the order in which they run. Those with long
-// sessions are last: the others begin with empty tables.
+// workloads returns the workloads in the order in which they run. Workloads with
+// long sessions are last: the others begin with empty tables.
 func workloads() []workload {
 	return append(figures(), curves()...)
 }
@@ -135,7 +135,7 @@ func readWorkloads() []workload {
 	}
 }
 
-// followWorkloads are of those who follow sessions.
+// followWorkloads measure followers of sessions.
 func followWorkloads() []workload {
 	return []workload{
 		{
@@ -162,7 +162,7 @@ func followWorkloads() []workload {
 			goals:   []goal{{subject: wayElsewhere, baseline: wayAlone, figure: 0.9}},
 		},
 		{
-			name: "follow-storm", title: "1 follower, 20 messages/s, beside 1,000 who read 400 messages of 4 kB each: time to it", unit: "messages/s",
+			name: "follow-storm", title: "1 follower, 20 messages/s, beside 1,000 that read 400 messages of 4 kB each: time to it", unit: "messages/s",
 			prepare: besideCrowd(400), goals: []goal{{subject: wayStorm, baseline: wayCalm, latency: true, tail: true, figure: 20}},
 		},
 		{

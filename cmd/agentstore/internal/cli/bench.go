@@ -29,7 +29,7 @@ Examples:
   agentstore bench --plot plots --json > figures.json
 
 --workload takes names, separated by commas; figures stands for the workloads with a
-goal, curves for those with a plot, and all for all of them:
+goal, curves for the workloads with a plot, and all for all of them:
 ` + bench.Names()
 }
 

@@ -553,7 +553,7 @@ func TestPlansAndActions(t *testing.T) {
 		t.Errorf("history of 2: code %d, %q, %q", code, stdout, stderr)
 	}
 	if text := d.run("plan", "show", plan.ID.String()); strings.Contains(text, "Held") {
-		t.Errorf("nobody holds the plan:\n%s", text)
+		t.Errorf("the plan is not held:\n%s", text)
 	}
 	if _, err := d.store.Leases().Acquire(t.Context(), repo.NewLease{Key: repo.PlanLease(plan.ID), Owner: "worker-7"}); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 )
 
 // errEmpty ends a message about a flag or a list. A flag that is left out often means everything:
-// one that has an empty variable of a script is not left out.
+// an empty variable of a script must not mean that.
 var errEmpty = errors.New(" is empty: leave it out, or see why it is")
 
 func stringFlag(to *string, name, usage string) urfave.Flag {

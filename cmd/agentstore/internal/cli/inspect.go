@@ -98,15 +98,15 @@ func serveInspector(ctx context.Context, invocation invocation, store *agentstor
 	if err := server.Shutdown(soon); !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return server.Close() // ends what is left, such as a connection that a browser has opened ahead of its next request
+	return server.Close() // ends remaining connections, such as one that a browser opened ahead of its next request
 }
 
-// door lets in who has the token in the address, and from then on who has the cookie, which is
+// door lets in a browser with the token in the address, and from then on with the cookie, which is
 // another secret. A browser sends a host's cookies to each of its ports, so that a server on another
 // port of 127.0.0.1 would be given them: for this machine alone, the door has a name of its own.
 type door struct {
 	token, cookie, session string
-	// name is that of the host. Empty: any, since other machines reach it.
+	// name is the host's. Empty: any, since other machines reach it.
 	name string
 	// at is the host and the port of the address.
 	at string
@@ -128,7 +128,7 @@ func equal(given, secret string) bool {
 	return subtle.ConstantTimeCompare([]byte(given), []byte(secret)) == 1
 }
 
-// isHere reports whether a request is to the door's own name. Its port may be another one, that of a tunnel.
+// isHere reports whether a request is to the door's own name. Its port may be another one, such as a tunnel's.
 func (d door) isHere(r *http.Request) bool {
 	name, _, err := net.SplitHostPort(r.Host)
 	if err != nil {

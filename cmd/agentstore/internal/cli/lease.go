@@ -125,8 +125,8 @@ Examples:
 	}.command(world)
 }
 
-// findLease returns the lease of a key. It is released by its token, so that another
-// lease that somebody acquires meanwhile is not.
+// findLease returns the lease of a key. It is released by its token, so that a later
+// lease of the key stays.
 func findLease(ctx context.Context, store repo.Store, key repo.LeaseKey) (repo.Lease, error) {
 	found, err := store.Leases().List(ctx, repo.LeaseFilter{Kind: key.Kind, Name: key.Name}, repo.Page{Limit: 1})
 	switch {

@@ -39,7 +39,7 @@ func retentionRunCommand(world invocation) *urfave.Command {
 			parsedFlag(&policy.Plans, "plans", "delete the plans of a namespace that ended so long ago: `NAMESPACE=AGE,...`", readAges),
 			durationFlag(&policy.Turns, "turns", "remove the records of turns of this `age`; 0: none", 0),
 			durationFlag(&policy.Audit, "audit", "prune sealed audit entries of this `age`; 0: none", 0),
-			stringFlag(&policy.Actor, "actor", "the `name` of the person who runs it, for the audit trail"),
+			stringFlag(&policy.Actor, "actor", "the operator's `name`, for the audit trail"),
 			stringFlag(&policy.Reason, "reason", "the `reason`, for the audit trail"),
 			boolFlag(&policy.DryRun, "dry-run", "count, and remove nothing"),
 		},

@@ -9,8 +9,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
-// sessionChoice says which session a command is about: that of its argument ID, or that
-// of --key.
+// sessionChoice is the session of a command, by its argument ID or by --key.
 type sessionChoice struct{ key repo.SessionKey }
 
 func (c *sessionChoice) flags() []urfave.Flag {

@@ -42,7 +42,7 @@ func sessionImport() leaf {
 	return leaf{
 		name: "import", summary: "store the session of an exported document, as a whole or not at all",
 		arguments: []string{"[FILE]"},
-		flags:     []urfave.Flag{boolFlag(&restore, "restore", "import also a session that was deleted here: it is that session again")},
+		flags:     []urfave.Flag{boolFlag(&restore, "restore", "import also a session that was deleted here: it becomes the same session again")},
 		json:      "print the stored session as one JSON object instead of text",
 		more: `Without FILE, or where that is "-", the document is read from stdin.
 

@@ -16,7 +16,7 @@ type Claiming struct {
 	commit.Progress
 
 	claim repo.Claim
-	// alike is what it asks for. Those that ask for the same share a statement.
+	// alike is what it asks for. Claims that ask for the same share a statement.
 	alike string
 	Rows  []Claimed
 }
@@ -26,10 +26,10 @@ func (c *Claiming) Size() scheduler.Size {
 	return scheduler.Size{Rows: c.claim.Limit, Bytes: len(c.alike) + len(c.claim.Owner)}
 }
 
-// Claimer makes claims in groups: those that ask for the same, for whichever owners, while
-// a claim like them is under way are one statement. Its plans go to the owners in the
-// order in which they asked. Workers of one process that claimed one by one would look at
-// the same plans, at the head of the queue, and each would wait for a commit of its own.
+// Claimer makes claims in groups: while a claim is under way, further claims that ask for the same,
+// for any owners, are gathered into one statement. Its plans go to the owners in the order in which
+// they asked. Workers of one process that claimed one by one would look at the same plans, at the
+// head of the queue, and each would wait for a commit of its own.
 type Claimer struct {
 	*commit.Committer[string, *Claiming]
 

@@ -17,7 +17,7 @@ type Lane struct {
 	priority                 int16
 }
 
-// maxActionLanes bounds the lanes that stand for those of any action.
+// maxActionLanes bounds the lanes by action that replace a lane of any action.
 const maxActionLanes = 1000
 
 // drawn returns the namespaces of a claim in an order by lot, so that each has the same chance to be the first.

@@ -17,9 +17,9 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
-// A claim looks at the first plans of each Lane, without locks; chooses (rules.Choice); locks what it has chosen, with
-// others in place of what somebody has locked; and writes that. If the first plans were too few, it goes on behind
-// them, look after look, in the same transaction.
+// A claim looks at the first plans of each Lane, without locks; chooses (rules.Choice); locks what it has chosen, and
+// others in place of locked ones; and writes that. If the first plans were too few, it goes on behind them, look after
+// look, in the same transaction.
 const (
 	// claimDepth and minClaimDepth are how many plans the first look reads in all lanes together, and in each, more than
 	// it asks for, since other claims under way may have the first ones. So it does with claims that may have expired.
@@ -32,8 +32,8 @@ const (
 	// A claim of all namespaces looks at a few lanes at once, and at others if these were not enough.
 	laneRows   = 16
 	laneRounds = 16
-	// lockPause is the pause before a claim tries again for which somebody else had the lock of a limit, and lockTries how
-	// often it does.
+	// lockPause is the pause before a claim tries again after another one had the lock of a limit, and lockTries how often
+	// it tries.
 	lockPause = 2 * time.Millisecond
 	lockTries = 8
 )
@@ -47,8 +47,8 @@ type choosing struct {
 	own   *pgx.Conn
 	begun bool
 
-	// known are the namespaces whose limits were read. skipped: somebody else had the lock of one. byAction: some are of
-	// actions.
+	// known are the namespaces whose limits were read. skipped: another transaction had the lock of one. byAction: some
+	// are of actions.
 	known             map[string]bool
 	skipped, byAction bool
 	seen              map[repo.ID]bool
@@ -108,7 +108,7 @@ func (c *choosing) make(ctx context.Context, owners []string, heads *queueHeads,
 	return c.write(ctx, owners)
 }
 
-// send sends statements, at first with those that begin the transaction. They leave a caller's as it is.
+// send sends statements, at first after the statements that begin the transaction. They leave a caller's as it is.
 func (c *choosing) send(ctx context.Context, p *conn.Pipeline) error {
 	if c.own == nil {
 		return p.Send(ctx, c.q)
@@ -171,7 +171,7 @@ type open struct {
 	rows  int // in the last look
 }
 
-// in takes plans of namespaces: of lanes from a time on, and those whose claims have expired.
+// in takes plans of namespaces: of lanes from a time on, and plans whose claims have expired.
 func (c *choosing) in(ctx context.Context, namespaces []string, lanes []Lane, from time.Time) error {
 	c.Turns = namespaces
 	queued, due := opened(lanes, from), make([]*open, len(namespaces))
@@ -181,8 +181,8 @@ func (c *choosing) in(ctx context.Context, namespaces []string, lanes []Lane, fr
 	depth := c.Most + max(minClaimDepth, claimDepth/max(len(queued), 1))
 	window := c.Most + max(minClaimDepth, claimDepth/len(due))
 	if from.IsZero() {
-		// It looks at all. So it looks for claims that have expired behind those that cannot be taken, too: as long as plans
-		// are queued, a claim would never miss them.
+		// It looks at all. So it also looks for expired claims behind ones that cannot be taken: as long as plans are
+		// queued, a claim would never miss them.
 		window = max(window, farDepth/len(due))
 	}
 	for look := range maxClaimLooks {
@@ -193,7 +193,7 @@ func (c *choosing) in(ctx context.Context, namespaces []string, lanes []Lane, fr
 			return err
 		}
 		if look == 0 && c.byAction && len(c.claim.Actions) == 0 {
-			// Plans of an action that is at its limit may hide those of others.
+			// Plans of an action that is at its limit may hide plans of others.
 			each, err := c.eachAction(ctx, lanes)
 			if err != nil {
 				return err

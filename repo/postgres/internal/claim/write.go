@@ -11,7 +11,7 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/convert"
 )
 
-// Claimed is a plan that was claimed for an owner, by its place among those who ask.
+// Claimed is a plan that was claimed for an owner, by the owner's place in the claim.
 type Claimed struct {
 	Plan  db.Plan
 	Lease repo.Lease
@@ -27,8 +27,8 @@ type claimWrites struct {
 	steps  db.PlanClaimHistoryParams
 }
 
-// write writes what was chosen, and commits. A plan whose lease somebody has acquired meanwhile leaves its owner
-// without.
+// write writes what was chosen, and commits. An owner gets no plan if its plan's lease was acquired by another
+// caller meanwhile.
 func (c *choosing) write(ctx context.Context, owners []string) (rows []Claimed, err error) {
 	if len(c.Taken)+len(c.ended)+len(c.held.Ids) == 0 {
 		return nil, nil

@@ -11,8 +11,8 @@ import (
 )
 
 // Budget is how the connections of a pool are shared by what a store does by itself: by groups,
-// which have one for a millisecond, and by those who wait for rows, who have one for long. All
-// committers of a pool, and all who wait apart from them, have one Budget.
+// which have one for a millisecond, and by waits for rows, which have one for long. All
+// committers of a pool, and all callers that wait apart, have one Budget.
 //
 //	connections                     1    2    3    4    8   16   50
 //	groups at once, of all kinds    1    2    2    3    6   12   38
@@ -22,9 +22,9 @@ import (
 // Renewals of leases are not among them: they have a connection outside of the pool, and a Budget of
 // their own, and so has the listener.
 //
-// A pool of one or two has nobody who waits: one who does, and an open transaction, would use the
-// whole pool. Whoever waits needs more than its place: a connection must be left for others
-// (MayWait), and is given up when the pool hands out none (evictWhenCrowded).
+// A pool of one or two has no waits: a wait and an open transaction would use the whole pool. A
+// wait needs more than its place: a connection must be left for others (MayWait), and it gives
+// its own up when the pool hands out none (evictWhenCrowded).
 type Budget struct {
 	// Waits bounds the keys that wait for rows, and Apart the callers whose writes wait in a
 	// transaction of their own.
@@ -35,7 +35,7 @@ type Budget struct {
 	conns  conn.Conns
 	// using is the number of connections that groups hold or wait for.
 	using atomic.Int32
-	// evicted is when one who waits last gave a connection up.
+	// evicted is when a wait last gave its connection up.
 	mu      sync.Mutex
 	evicted time.Time
 }
@@ -67,14 +67,14 @@ func (b *Budget) MayWait() bool {
 	return stat.AcquiredConns()-b.using.Load() < stat.MaxConns()-1
 }
 
-// crowdedAfter is how long a fully used pool may hand out no connection before one who waits
-// gives up its own.
+// crowdedAfter is how long a fully used pool may hand out no connection before a wait gives
+// up its own.
 const crowdedAfter = 50 * time.Millisecond
 
-// evictWhenCrowded keeps one who waits from holding the pool's last connection: transactions
-// that began after it may have taken all others, and reads, groups and further
-// transactions need one. One at a time then gives its connection up and is
-// retried with the groups. The returned function ends this.
+// evictWhenCrowded keeps a wait from holding the pool's last connection: transactions that
+// began after it may have taken all others, and reads, groups and further transactions need
+// one. One wait at a time then gives its connection up and is retried with the groups. The
+// returned function ends this.
 func (b *Budget) evictWhenCrowded(evict context.CancelFunc) (stop func()) {
 	var timer *time.Timer
 	var mu sync.Mutex

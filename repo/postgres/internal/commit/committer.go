@@ -39,8 +39,8 @@ type Committer[K comparable, I Item] struct {
 // maxGroups bounds the groups of a committer that are under way, with one that is stuck.
 const maxGroups = 2
 
-// settleTime is for how long a caller whose context has ended waits to learn what has become of a
-// write that was sent. Then the server is told to cancel it, if nobody else waits for its group.
+// settleTime is for how long a caller whose context has ended waits to learn what has become of a write that was sent.
+// Then the server is told to cancel it, if its group has no other waiting caller.
 const settleTime = time.Second
 
 // New returns a Committer. The caller must close it.
@@ -63,7 +63,7 @@ func New[K comparable, I Item](budget *Budget, config Config[K, I]) *Committer[K
 // Submit waits for the answer, for a second at most, and returns that. Only then the outcome is
 // unknown.
 //
-// Errors: the one that the feature gave it, repo.ErrUnknownOutcome, repo.ErrClosed,
+// Errors: the feature's, repo.ErrUnknownOutcome, repo.ErrClosed,
 // repo.ErrUnavailable if too many callers wait, and ctx's.
 func (c *Committer[K, I]) Submit(ctx context.Context, key K, item I) error {
 	p := item.progress()

@@ -128,8 +128,8 @@ func (g *Group[K, I]) Return(t *Task[K, I]) {
 	g.Batch.Return(t)
 }
 
-// Locked leaves a write to later groups, a row of which is locked elsewhere. Where nobody waits for
-// such a row, it is locked for patience at most, if that is not zero.
+// Locked leaves a write to later groups, since a row of it is locked elsewhere. Without waits for
+// such rows, the write fails after patience, if that is not zero.
 func (g *Group[K, I]) Locked(t *Task[K, I], patience time.Duration) {
 	if g.locked == nil {
 		g.locked = map[K]bool{}

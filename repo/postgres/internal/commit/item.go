@@ -26,7 +26,7 @@ type Progress struct {
 	err     error
 	// seen is what an observer is told. Nil: there is none.
 	seen *seen
-	// at is who decides whether it is sent.
+	// at is its state, by which group and caller agree whether it is sent.
 	at atomic.Int32
 }
 

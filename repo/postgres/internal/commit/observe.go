@@ -67,7 +67,7 @@ func (g *Group[K, I]) seeSent(tasks []*Task[K, I]) {
 	}
 }
 
-// callers yields the contexts of those whose writes are in the group.
+// callers yields the contexts of the callers whose writes are in the group.
 func (g *Group[K, I]) callers(yield func(context.Context) bool) {
 	for _, t := range g.Tasks {
 		if s := t.Item.progress().seen; s != nil && !yield(s.caller) {

@@ -24,7 +24,7 @@ type Conns struct {
 	// Distributed: the tables are on a node of a distributed engine, which takes only plain statements, in transactions
 	// that say where they begin, to that node as they are. It is never reset.
 	Distributed *atomic.Bool
-	// Observer is told of groups. Nil: nobody is.
+	// Observer is told of groups. Nil: there is none.
 	Observer observe.Observer
 	// Again counts further attempts, of operations and of groups.
 	Again *atomic.Int64

@@ -195,8 +195,8 @@ func refusal(pgErr *pgconn.PgError) error {
 	return &repo.RefusedError{Kind: "database", Reason: "refuses it, by a trigger or a function of its owner's"}
 }
 
-// meant are classes that mean what they say whoever gives them, among them those of what may be
-// repeated, which a trigger may raise to ask for that.
+// meant are classes that mean what they say, also from a trigger, which may raise a class that
+// may be repeated to ask for a repetition.
 var meant = []string{dataException, integrityViolation, "28", "40", "53", "55", "57", "58"}
 
 // schemas are the SQLSTATEs of a schema or a right that is missing, perhaps in a function of ours.

@@ -49,8 +49,8 @@ func (p *Pipeline) Exec(ctx context.Context, sql string) {
 }
 
 // Begin adds what begins a transaction of several round trips at read committed. The server ends it, and the
-// connection, if nothing comes for five seconds: a process that is stopped in between keeps nobody from the rows that
-// it has locked.
+// connection, if nothing comes for five seconds: a process that is stopped in between keeps its rows locked for no
+// longer.
 func (p *Pipeline) Begin(ctx context.Context) {
 	p.Exec(ctx, "begin isolation level read committed")
 	p.Exec(ctx, "set local idle_in_transaction_session_timeout = '5s'")

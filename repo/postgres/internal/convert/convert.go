@@ -111,7 +111,7 @@ func SessionOfScope(scope repo.Scope) pgtype.UUID {
 	return pgtype.UUID{Bytes: scope.SessionID, Valid: scope.Name == ""}
 }
 
-// Scopes returns scopes as the arrays that a statement unnests. Those of other statements have the same type.
+// Scopes returns scopes as the arrays that a statement unnests. The arrays of other statements have the same type.
 func Scopes(scopes []repo.Scope) (params db.TurnScopeVersionsParams) {
 	for _, scope := range scopes {
 		namespace, name := rules.SplitView(scope.Name)
@@ -157,7 +157,7 @@ func (c *Messages) Follow(follows *int64) {
 	}
 }
 
-// appendAt puts a value at a place behind those that a column has, with empty ones in
+// appendAt puts a value at a place behind a column's values, with empty ones in
 // between. An empty value is left out.
 func appendAt[Value comparable](column []Value, place int, value, empty Value) []Value {
 	if value == empty {
@@ -187,7 +187,7 @@ func Each[Row, Value any](rows []Row, valueOf func(Row) Value) []Value {
 	return values
 }
 
-// LeaseNamespace is that of the leases of sessions and plans, and in a store that is no view of all.
+// LeaseNamespace is the namespace of the leases of sessions and plans, and in a store that is no view of all.
 const LeaseNamespace = repo.DefaultNamespace
 
 // SessionNotFound returns the error of a session that does not exist.

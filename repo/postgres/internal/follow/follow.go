@@ -12,11 +12,11 @@
 // A follower has no goroutine and no queue, only the sequence that it needs next.
 // Followers that need the same one share a read, and reads that are due together are one
 // call of Config.Read. The latest items of a log with several followers are kept for
-// those that are a little behind.
+// followers that are a little behind.
 //
-// Who has not read to the end of its log by its last read catches up. Those who do take turns, one
-// by one, and whatever they are, they do not keep waiting those who are up to date. Of a new
-// follower its first read shows which it is: new ones are read together, among those who catch up.
+// A follower whose last read did not reach the end of its log catches up. Followers that catch up
+// take turns, one by one, and never delay followers that are up to date. The first read of a new
+// follower shows which it is: new ones are read together, among the ones that catch up.
 //
 // A Notifier and a Listener carry hints from one process to others.
 package follow
@@ -29,7 +29,7 @@ import (
 	"time"
 )
 
-// The errors of Follow, apart from those of Config.Read and the context's.
+// The errors of Follow, apart from Config.Read's and the context's.
 var (
 	// ErrMissing: there is no log with this key.
 	ErrMissing = errors.New("follow: no such log")
@@ -78,21 +78,21 @@ type Config[K comparable, I any] struct {
 	// Read reads logs from positions on, and returns what it found in the order of the
 	// positions. A log may have several positions.
 	Read func(ctx context.Context, positions []Position[K]) ([]Found[I], error)
-	// Newest returns those of the logs whose next sequence is not the known one, with the
-	// actual one; Look for those that are missing. It may use known until it returns.
+	// Newest returns the logs whose next sequence is not the known one, with the actual
+	// one; Look for missing logs. It may use known until it returns.
 	Newest func(ctx context.Context, known []News[K]) ([]News[K], error)
 	// Size returns an item's size in bytes.
 	Size func(I) int
 	// Passes reports whether reading again may succeed after this error.
 	Passes func(error) bool
-	// Alone reports whether an error may be that of one position alone, such as a timeout of
-	// the statement: each position of the read is read again by itself.
+	// Alone reports whether an error may be of one position alone, such as a timeout of the
+	// statement: each position of the read is read again by itself.
 	Alone func(error) bool
 	// Interval is the time between two polls.
 	Interval func() time.Duration
-	// Readers bounds the reads under way, and Positions those of one read of followers who
-	// are up to date. Those who catch up are read one by one, and leave one reader to the
-	// others, if there are several.
+	// Readers bounds the reads under way, and Positions the positions in one read of
+	// up-to-date followers. Followers that catch up are read one by one, and leave one
+	// reader to the others, if there are several.
 	Readers, Positions int
 }
 
@@ -108,11 +108,11 @@ type Hub[K comparable, I any] struct {
 	closed    bool
 	topics    map[K]*topic[K, I]
 	followers int
-	late      map[*follower[K, I]]bool // those who are behind
-	live      []*request[K, I]         // those that are to be read of who is up to date, in order
-	behind    []*request[K, I]         // those of who catches up
+	late      map[*follower[K, I]]bool // followers that are behind
+	live      []*request[K, I]         // requests of up-to-date followers, in order
+	behind    []*request[K, I]         // requests of followers that catch up
 	reading   int                      // goroutines that read
-	catching  int                      // those of them that read for who catches up
+	catching  int                      // the ones that read for followers that catch up
 	begun     int                      // the reads that have begun
 	polling   bool                     // a goroutine polls
 }
@@ -138,7 +138,7 @@ func (h *Hub[K, I]) Close() {
 
 // Follow yields the items of a log from a sequence on, and then each further one. An
 // error is yielded once and ends it: the context's; ErrMissing, ErrGone, ErrClosed, the
-// last also when stop is closed; that of Found.End; that of the first read, or a later
+// last also when stop is closed; Found.End; the error of the first read, or of a later
 // one that will not pass. The items are shared by all followers, and must not be changed.
 func (h *Hub[K, I]) Follow(ctx context.Context, stop <-chan struct{}, key K, from int64) iter.Seq2[I, error] {
 	return func(yield func(I, error) bool) {
@@ -170,7 +170,7 @@ func (h *Hub[K, I]) Follow(ctx context.Context, stop <-chan struct{}, key K, fro
 	}
 }
 
-// follower is one who follows a log.
+// follower follows a log.
 type follower[K comparable, I any] struct {
 	topic *topic[K, I]
 	// next is the sequence that it needs next.
@@ -206,7 +206,7 @@ func (h *Hub[K, I]) next(ctx context.Context, stop <-chan struct{}, f *follower[
 	case a.Missing:
 		return nil, ErrGone
 	}
-	// It may be older than the answer before, for example that of a replica that is behind,
+	// It may be older than the answer before, for example from a replica that is behind,
 	// and then has no items.
 	f.looks = a.looks
 	f.live = f.next+int64(len(a.Items)) >= a.Next
@@ -313,9 +313,8 @@ func (h *Hub[K, I]) note(f *follower[K, I], due time.Time, late bool) {
 	h.late[f] = true
 }
 
-// Followers returns the number of followers, and of those of them whose reads wait because they catch up. lag is for
-// how long the first of those has been behind who are: it was known, or supposed, that there are items that it was not
-// given.
+// Followers returns the number of followers, and how many wait for a read because they catch up. lag is for how long
+// the one that is behind longest has been: there are, or may be, items that it was not given.
 func (h *Hub[K, I]) Followers() (all, behind int, lag time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -333,7 +332,7 @@ func (h *Hub[K, I]) Followers() (all, behind int, lag time.Duration) {
 	return h.followers, len(h.behind) + h.catching, lag
 }
 
-// Tell says what is new. It is quick: those who wait for it are woken once it was read.
+// Tell says what is new. It is quick: waiting followers are woken once the items were read.
 func (h *Hub[K, I]) Tell(news ...News[K]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -48,7 +48,7 @@ func TestMissing(t *testing.T) {
 	})
 }
 
-// What nobody tells of is found by the poll, within its interval.
+// What no hint tells of is found by the poll, within its interval.
 func TestPoll(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -84,7 +84,7 @@ func TestPoll(t *testing.T) {
 		}
 		time.Sleep(10 * interval)
 		if _, _, polls := w.counts(); polls > 0 {
-			t.Errorf("%d polls for nobody", polls)
+			t.Errorf("%d polls without followers", polls)
 		}
 		// Only logs that are waited for are compared.
 		release := make(chan struct{})
@@ -195,7 +195,7 @@ func TestTogether(t *testing.T) {
 	})
 }
 
-// A slow follower delays nobody, and nothing is queued for it.
+// A slow follower delays no other, and nothing is queued for it.
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -265,7 +265,7 @@ func TestHintDuringRead(t *testing.T) {
 	})
 }
 
-// Nor does it cost those who are a little behind a read.
+// Nor does it cost followers a read that are a little behind.
 func TestHintDuringReadOfOthers(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -358,7 +358,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// It is also found out by one who does not wait when it is told.
+// It is also found out by a follower that does not wait when it is told.
 func TestGoneMeanwhile(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -375,7 +375,7 @@ func TestGoneMeanwhile(t *testing.T) {
 	})
 }
 
-// An answer that is older than the one before, as a replica's may be, ends nobody.
+// An answer that is older than the one before, as a replica's may be, ends no follower.
 func TestBehind(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -476,8 +476,7 @@ func TestCut(t *testing.T) {
 	})
 }
 
-// Those who catch up do not keep one waiting who is up to date, nor one another: each gets its
-// turn.
+// Followers that catch up delay neither an up-to-date one nor one another: each gets its turn.
 func TestCatchUp(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -518,7 +517,7 @@ func TestCatchUp(t *testing.T) {
 			}
 		}
 		if last := got(readers[logs-1]); last <= begun[logs-1] || last == items {
-			t.Errorf("nobody catches up: of the last one %d items have come, and %d before", last, begun[logs-1])
+			t.Errorf("none catches up: of the last one %d items have come, and %d before", last, begun[logs-1])
 		}
 		time.Sleep(time.Minute)
 		for _, r := range readers {
@@ -527,7 +526,7 @@ func TestCatchUp(t *testing.T) {
 	})
 }
 
-// Many who are new, as after a deployment, do not keep one waiting who is up to date, and are read together.
+// Many new followers, as after a deployment, do not delay an up-to-date one, and are read together.
 func TestNewOnes(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -559,7 +558,7 @@ func TestNewOnes(t *testing.T) {
 	})
 }
 
-// With one reader, those who catch up and those who are up to date take turns.
+// With one reader, followers that catch up and up-to-date ones take turns.
 func TestCatchUpOneReader(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -660,8 +659,8 @@ func TestLeave(t *testing.T) {
 	})
 }
 
-// Nor does one that leaves before its turn, among others who stay, keep those who come
-// after it from what it waited for.
+// Nor does one that leaves before its turn, among others that stay, keep later ones
+// from what it waited for.
 func TestLeaveQueue(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -751,7 +750,7 @@ func TestRandomHints(t *testing.T) {
 	})
 }
 
-// The lag is for how long somebody has not been given what there is to read, over all reads until the end.
+// The lag is for how long a follower has not been given what there is to read, over all reads until the end.
 func TestLag(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -19,7 +19,7 @@ const (
 	lasting = 500 * time.Millisecond
 	// connectTimeout bounds an attempt.
 	connectTimeout = 10 * time.Second
-	// linger is how long a connection is kept that nobody needs.
+	// linger is how long an unused connection is kept.
 	linger = 5 * time.Second
 )
 
@@ -43,8 +43,8 @@ type ListenerConfig struct {
 	Heard     func(payload string)
 }
 
-// Listener listens for what the Notifiers of other processes send, while somebody needs
-// it. It has one connection, and makes another one when that is lost. It is safe for
+// Listener listens for what the Notifiers of other processes send, while it has users.
+// It has one connection, and makes another one when that is lost. It is safe for
 // concurrent use. NewListener makes one.
 type Listener struct {
 	config  ListenerConfig
@@ -104,7 +104,7 @@ func (l *Listener) release() {
 	l.timer = time.AfterFunc(linger, l.idle)
 }
 
-// idle ends the goroutine if still nobody needs it.
+// idle ends the goroutine if it still has no users.
 func (l *Listener) idle() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

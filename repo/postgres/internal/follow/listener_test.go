@@ -127,7 +127,7 @@ func inListener(t *testing.T, test func(t *testing.T, l *Listener, e *exchange))
 	})
 }
 
-// It listens while somebody needs it, and a little longer.
+// It listens while it has users, and a little longer.
 func TestListener(t *testing.T) {
 	t.Parallel()
 	inListener(t, func(t *testing.T, l *Listener, e *exchange) {
@@ -150,7 +150,7 @@ func TestListener(t *testing.T) {
 		third()
 		time.Sleep(linger)
 		if open := e.open(); open != 0 {
-			t.Error("the line is open, and nobody needs it")
+			t.Error("the line is open without users")
 		}
 		e.wants(t)
 		release := l.Use()

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// The pauses of a Notifier after it has sent something: if somebody listened, if that was
-// news of many logs, if nobody listened, and if it failed. Commits of the meantime are one
+// The pauses of a Notifier after it has sent something: if there was a listener, if that was
+// news of many logs, if there was none, and if it failed. Commits of the meantime are one
 // message. Each message costs its senders and listeners a statement: where much is new, half
-// as many leave the processor to the writers, and to the followers who wait for it.
+// as many leave the processor to the writers and the waiting followers.
 const (
 	heardPause   = 3 * time.Millisecond
 	busyPause    = 6 * time.Millisecond
@@ -42,8 +42,8 @@ type Notifier struct {
 	closed  bool
 }
 
-// NewNotifier returns a Notifier. send sends payloads, and reports whether anybody
-// listened. The caller must close the Notifier.
+// NewNotifier returns a Notifier. send sends payloads, and reports whether there
+// was a listener. The caller must close the Notifier.
 func NewNotifier(send func(ctx context.Context, payloads []string) (heard bool, err error)) *Notifier {
 	n := &Notifier{send: send, closing: make(chan struct{}), pending: map[Subject]int64{}}
 	n.ctx, n.cancel = context.WithCancel(context.Background())

@@ -91,7 +91,7 @@ func TestNotifier(t *testing.T) {
 	})
 }
 
-// Fewer are sent if there is news of many logs, if nobody listens, or if it fails.
+// Fewer are sent if there is news of many logs, if there is no listener, or if it fails.
 func TestNotifierPauses(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

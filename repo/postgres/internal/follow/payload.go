@@ -15,7 +15,7 @@ type Subject struct {
 // maxPayload is the size of the largest payload: PostgreSQL takes less than 8000 bytes.
 const maxPayload = 7999
 
-// keyLength is that of a key in a payload.
+// keyLength is the length of a key in a payload.
 const keyLength = 22
 
 var encoding = base64.RawURLEncoding
@@ -45,7 +45,7 @@ func encode(news map[Subject]int64) (payloads []string) {
 }
 
 // Decode returns the news of a payload. It leaves out what it does not understand:
-// anybody who may connect to the database can send a payload.
+// each login of the database can send a payload.
 func Decode(payload string) (news []News[Subject]) {
 	for entry := range strings.SplitSeq(payload, ",") {
 		if len(entry) <= 1+keyLength {

@@ -5,7 +5,7 @@ import "time"
 // maxPolled bounds the logs of one call of Config.Newest.
 const maxPolled = 10_000
 
-// poll polls at an interval, and ends when nobody follows.
+// poll polls at an interval, and ends when there are no followers.
 func (h *Hub[K, I]) poll() {
 	var known []News[K]
 	for {
@@ -31,7 +31,7 @@ func (h *Hub[K, I]) poll() {
 }
 
 // waitedFor returns the logs that are waited for, with what is known of them. It returns
-// false, and the caller must end, if nobody follows a log.
+// false, and the caller must end, if there are no followers.
 func (h *Hub[K, I]) waitedFor(known []News[K]) ([]News[K], bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -41,7 +41,7 @@ func (h *Hub[K, I]) waitedFor(known []News[K]) ([]News[K], bool) {
 	}
 	for key, t := range h.topics {
 		t.tail.age()
-		// One that is not known yet is being read.
+		// A log that is not known yet is being read.
 		if len(t.requests) > 0 && t.known != unknown {
 			known = append(known, News[K]{key, t.known})
 		}

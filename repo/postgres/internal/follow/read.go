@@ -65,7 +65,7 @@ func (h *Hub[K, I]) following(live bool) []*request[K, I] {
 	return requests
 }
 
-// take takes the requests of one read: those who are up to date together, those who are new together, or one who
+// take takes the requests of one read: of up-to-date followers together, of new ones together, or of one that
 // catches up. One reader is left to the first, if there are several, and each takes turns. The caller holds mu.
 func (h *Hub[K, I]) take(turn bool) (requests []*request[K, I]) {
 	behind := len(h.behind) > 0 && h.catching < max(1, h.config.Readers-1)
@@ -122,7 +122,7 @@ func (h *Hub[K, I]) settle(requests []*request[K, I], found []Found[I], err erro
 	h.start()
 }
 
-// again has a request read again, by itself, unless nobody waits for it any more.
+// again has a request read again, by itself, unless it has no waiting follower any more.
 func (h *Hub[K, I]) again(r *request[K, I]) {
 	if r.waiting == 0 {
 		r.state = withdrawn
@@ -161,7 +161,7 @@ func (h *Hub[K, I]) finish(r *request[K, I]) {
 func (h *Hub[K, I]) observe(r *request[K, I]) {
 	t, a := r.topic, &r.answer
 	if a.Missing || a.End != nil {
-		// Those who need other items of it must find out, too.
+		// Followers that need other items of it must find out, too.
 		h.learn(t, Look)
 		t.known, t.tail = unknown, tail[I]{}
 		return

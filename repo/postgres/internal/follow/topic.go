@@ -49,7 +49,7 @@ const (
 	queued
 	underway
 	answered
-	// withdrawn: nobody waits for it any more.
+	// withdrawn: no follower waits for it any more.
 	withdrawn
 )
 
@@ -77,8 +77,8 @@ func (h *Hub[K, I]) ask(f *follower[K, I]) (*request[K, I], *answer[I]) {
 	due := !current || f.next < t.known || t.known == unknown
 	live, fresh := f.live || !due, f.looks == never
 	at := slices.IndexFunc(t.requests, func(r *request[K, I]) bool {
-		// A read that began before the follower did may not see what its caller has seen. One of
-		// who catches up may have to wait for others.
+		// A read that began before the follower did may not see what its caller has seen. A
+		// request that catches up may have to wait for others.
 		return r.from == f.next && (r.live || !live) && (r.state != underway || r.read > f.entered)
 	})
 	if at < 0 {

@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// WaitersConfig says how Waiters find what nobody announced. All fields but Ordered are required.
+// WaitersConfig says how Waiters find what no hint announced. All fields but Ordered are required.
 type WaitersConfig[F any] struct {
 	// Poll reports for each filter whether there may be something to take.
 	Poll func(ctx context.Context, filters []F) ([]bool, error)
 	// Passes reports whether an error of Poll may pass, so that the next poll may
-	// succeed. Otherwise those who wait look, to get the error.
+	// succeed. Otherwise the waiting callers look, to get the error.
 	Passes func(err error) bool
 	// Interval is the time between two polls.
 	Interval func() time.Duration
-	// Ordered: those of a class look in the order in which they came, and one who has found
-	// something wakes only the next one.
+	// Ordered: the callers of a class look in the order in which they came, and one that
+	// has found something wakes only the next one.
 	Ordered bool
 }
 
 // Waiters lets callers wait until there is something to take, such as work in a queue,
-// which each of them then takes for itself. It contains neither what there is nor who
-// takes it: it only says when a look is worth it. Those with the same filter are a class.
-// A hint wakes one of each class that it concerns, and one who has found something wakes
-// two more: so a hint about one thing does not wake everybody, and one about many does
-// in the end. It is safe for concurrent use. NewWaiters makes one.
+// which each of them then takes for itself. It only says when a look is worth it. Callers
+// with the same filter are a class. A hint wakes one of each class that it concerns, and
+// a caller that has found something wakes two more: so a hint about one thing wakes few,
+// and one about many wakes all in the end. It is safe for concurrent use. NewWaiters
+// makes one.
 type Waiters[F any] struct {
 	config  WaitersConfig[F]
 	ctx     context.Context // ends with Close
@@ -40,24 +40,24 @@ type Waiters[F any] struct {
 	polling bool // a goroutine polls
 }
 
-// class has those who wait with one filter.
+// class has the callers that wait with one filter.
 type class[F any] struct {
 	key    string
 	filter F
 	about  [][16]byte
-	// parked are those who have found nothing, in the order of their waiting; if that is Ordered, of
-	// their coming.
+	// parked are the callers that have found nothing, in the order of their waiting; if that is
+	// Ordered, of their coming.
 	parked []sleeper
-	// came is the number of those who have come.
+	// came is the number of callers that have come.
 	came int64
 	// looking is the number of the others, at most one if they are ordered.
 	looking int
 	ordered bool
-	// missed: there was a hint that nobody was parked for.
+	// missed: there was a hint while none was parked.
 	missed bool
 }
 
-// sleeper is one who waits.
+// sleeper is a caller that waits.
 type sleeper struct {
 	woken chan struct{}
 	place int64
@@ -79,7 +79,7 @@ func (w *Waiters[F]) Close() {
 	w.running.Wait()
 }
 
-// Waiting returns the number of those who wait.
+// Waiting returns the number of waiting callers.
 func (w *Waiters[F]) Waiting() (waiting int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,7 +142,7 @@ func (w *Waiters[F]) enter(key string, filter F, about [][16]byte) (c *class[F],
 	return c, c.came, behind, nil
 }
 
-// leave ends a caller's wait, who was looking, and wakes others.
+// leave ends the wait of a caller that was looking, and wakes others.
 func (w *Waiters[F]) leave(c *class[F], wakes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,7 +155,7 @@ func (w *Waiters[F]) leave(c *class[F], wakes int) {
 	}
 }
 
-// park waits until a look is worth it. missed: a hint that nobody was parked for counts.
+// park waits until a look is worth it. missed: a hint that came while none was parked counts.
 func (w *Waiters[F]) park(ctx context.Context, stop <-chan struct{}, c *class[F], place int64, missed bool) error {
 	woken := make(chan struct{})
 	w.mu.Lock()
@@ -192,7 +192,7 @@ func (w *Waiters[F]) park(ctx context.Context, stop <-chan struct{}, c *class[F]
 	return err
 }
 
-// wake wakes the first of those who wait; if they are ordered, once nobody looks.
+// wake wakes the first parked caller; if they are ordered, once none looks.
 func (c *class[F]) wake() {
 	if len(c.parked) == 0 || c.ordered && c.looking > 0 {
 		c.missed = c.looking > 0
@@ -223,7 +223,7 @@ func (w *Waiters[F]) Poke() {
 	}
 }
 
-// poll polls at an interval, and ends when nobody waits.
+// poll polls at an interval, and ends when no caller waits.
 func (w *Waiters[F]) poll() {
 	for {
 		timer := time.NewTimer(w.config.Interval())
@@ -248,8 +248,8 @@ func (w *Waiters[F]) poll() {
 		}
 		w.mu.Lock()
 		for i, c := range classes {
-			// One that is looking finds it, or has it already. One that gets an error wakes
-			// the next one.
+			// A caller that is looking finds it, or has it already. A caller that gets an
+			// error wakes the next one.
 			if (err != nil || some[i]) && len(c.parked) > 0 {
 				c.wake()
 			}
@@ -258,8 +258,8 @@ func (w *Waiters[F]) poll() {
 	}
 }
 
-// waiting returns the classes in which somebody is parked. It returns nil, and the caller
-// must end, if nobody waits at all.
+// waiting returns the classes with parked callers. It returns nil, and the caller must
+// end, if no caller waits at all.
 func (w *Waiters[F]) waiting() ([]*class[F], []F) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 
 // Fake time: the tests with times run in bubbles of synctest.
 
-// takeaway is what those who wait take from: things of kinds.
+// takeaway is what waiting callers take from: things of kinds.
 type takeaway struct {
 	t       *testing.T
 	ctx     context.Context // bounds the whole test
@@ -147,7 +147,7 @@ func TestWaitersClasses(t *testing.T) {
 	waitA()
 }
 
-// A hint that comes while the only one who waits looks, is not lost.
+// A hint that comes while the only waiting caller looks is not lost.
 func TestWaitersHintMeanwhile(t *testing.T) {
 	s := newTakeaway(t, time.Hour)
 	looks := 0
@@ -162,7 +162,7 @@ func TestWaitersHintMeanwhile(t *testing.T) {
 	}
 }
 
-// One who was woken and gives up, or whose look fails, leaves the hint to the next one.
+// A caller that was woken and gives up, or whose look fails, leaves the hint to the next one.
 func TestWaitersPassHintsOn(t *testing.T) {
 	for _, failure := range []error{errors.New("failed"), context.Canceled} {
 		s := newTakeaway(t, time.Hour)
@@ -188,7 +188,7 @@ func TestWaitersPassHintsOn(t *testing.T) {
 	}
 }
 
-// What nobody hints at is found by the poll, which runs only while somebody waits.
+// What no hint is about is found by the poll, which runs only while a caller waits.
 func TestWaitersPoll(t *testing.T) {
 	s := newTakeaway(t, time.Millisecond)
 	wait := s.begin(3, "a")
@@ -244,8 +244,8 @@ func TestWaitersEnd(t *testing.T) {
 	}
 }
 
-// Those who wait in order take in the order in which they came, also one who has looked in vain, and
-// before one who comes later.
+// Callers that wait in order take in the order in which they came, also one that has looked in vain,
+// and before one that comes later.
 func TestWaitersOrdered(t *testing.T) {
 	s := newTakeaway(t, time.Hour)
 	s.waiters.config.Ordered = true

@@ -150,7 +150,7 @@ func (w *world) remove(key string) {
 	delete(w.logs, key)
 }
 
-// add adds items to a log, and tells nobody. It returns what there is to tell.
+// add adds items to a log without a hint. It returns what there is to tell.
 func (w *world) add(key string, count int) News[string] {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,11 +7,10 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/cache"
 )
 
-// Hints are the places of rows, of sessions' counters, scopes and keys of state, or of leases, as this process last wrote them. A statement
-// that is given one finds the row without the index, which leads it over each version of the row
-// that an open snapshot keeps (MessageAppendOne in queries/messages.sql). A hint is never relied
-// on: the statement locks the row that is there if it is the right one, and otherwise finds
-// none. The zero value is ready to use.
+// Hints are the places of rows, of sessions' counters, scopes and keys of state, or of leases, as this process last
+// wrote them. A statement that is given one finds the row without the index, which leads it over each version of the row
+// that an open snapshot keeps (MessageAppendOne in queries/messages.sql). A hint is never relied on: the statement locks
+// the row that is there if it is the right one, and otherwise finds none. The zero value is ready to use.
 type Hints[K comparable] struct {
 	at cache.Cache[K, hint]
 }
@@ -32,7 +31,7 @@ type hint struct {
 	shared bool
 }
 
-// Of returns where a row may be. The zero value: nobody knows.
+// Of returns where a row may be. The zero value: unknown.
 func (h *Hints[K]) Of(key K) pgtype.TID {
 	if known, _ := h.at.Get(key); !known.shared {
 		return known.tid

@@ -8,8 +8,8 @@ import "sync"
 type Budget struct {
 	mu     sync.Mutex
 	places int
-	// refused are functions that give a place to one who was refused, and report whether it has
-	// use for it still.
+	// refused are functions that give a place to a scheduler that was refused, and report
+	// whether it still has use for it.
 	refused []func() bool
 }
 
@@ -37,8 +37,7 @@ func (b *Budget) give() {
 	}
 }
 
-// next returns the function of the first who was refused. Nil: there is none, and the place is
-// free.
+// next returns the function of the first refusal. Nil: there is none, and the place is free.
 func (b *Budget) next() (grant func() bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -80,7 +80,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// A place that nobody has use for any more is not lost.
+// A place without use is not lost.
 func TestBudgetOfTheWithdrawn(t *testing.T) {
 	inWorld(t, 1, 0, roomy(), func(w *world) {
 		budget := NewBudget(1)

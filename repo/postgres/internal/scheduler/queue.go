@@ -29,7 +29,7 @@ type Task[K comparable, I any] struct {
 // Batch is a number of tasks that are processed together. It is valid until the function
 // that it was passed to returns.
 type Batch[K comparable, I any] struct {
-	// Tasks are in the order of the keys' turns. Those of one key are adjacent, in
+	// Tasks are in the order of the keys' turns. Tasks of one key are adjacent, in
 	// the order of their submission.
 	Tasks []*Task[K, I]
 
@@ -52,8 +52,8 @@ type Batch[K comparable, I any] struct {
 	queues []*queue[K, I]
 }
 
-// Context returns a context that ends when those of all callers have ended, so that the
-// batch does not wait for a server whose answer nobody needs.
+// Context returns a context that ends when the contexts of all callers have ended, so
+// that the batch stops waiting for an answer that no caller needs.
 func (b *Batch[K, I]) Context() context.Context { return b.ctx }
 
 // Turn returns a context that ends with Context, and when a batch of Wait must yield to
@@ -73,8 +73,8 @@ func (b *Batch[K, I]) Return(t *Task[K, I]) { t.returned = true }
 // Returned reports whether the batch has returned the task.
 func (t *Task[K, I]) Returned() bool { return t.returned }
 
-// cancelIfIdle ends the context if nobody is left, or, of a batch of Wait, if all contexts have
-// ended.
+// cancelIfIdle ends the context if all callers have left, or, of a batch of Wait, if all
+// contexts have ended.
 func (b *Batch[K, I]) cancelIfIdle() {
 	waiting := b.callers
 	if b.wait {
@@ -153,8 +153,8 @@ func (s *Scheduler[K, I]) relist(q *queue[K, I]) {
 	}
 }
 
-// rest removes a queue that has no tasks from all lists, and deletes it if nobody waits
-// for room in it either.
+// rest removes a queue that has no tasks from all lists, and deletes it if no task
+// waits for room in it either.
 func (s *Scheduler[K, I]) rest(q *queue[K, I]) {
 	q.turn.remove() // also beside a batch, if the key may be in several
 	s.tries.remove(q)

@@ -46,7 +46,7 @@ func (r *room[K, I]) count(q *queue[K, I], sign int, size Size) {
 	q.size.Bytes += sign * size.Bytes
 }
 
-// leave removes a task from its queue, or from those that wait for room.
+// leave removes a task from its queue, or from the tasks that wait for room.
 func (r *room[K, I]) leave(q *queue[K, I], t *Task[K, I]) {
 	if t.place.in == &q.knocking {
 		t.place.remove()
@@ -80,7 +80,7 @@ func (s *Scheduler[K, I]) move(q *queue[K, I], to *room[K, I]) {
 	s.refill(to)
 }
 
-// refill lets in those that wait for room, while there is some.
+// refill lets in tasks that wait for room, while there is some.
 func (s *Scheduler[K, I]) refill(r *room[K, I]) {
 	for r.doors.length > 0 {
 		q := r.doors.first.value

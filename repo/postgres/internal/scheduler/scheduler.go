@@ -103,21 +103,21 @@ type Scheduler[K comparable, I any] struct {
 	queues map[K]*queue[K, I]
 	// turns are the keys with items that wait for a group, in order.
 	turns list[*queue[K, I]]
-	// sharers are those whose first item shares something. sharing: a group of such
-	// items is under way.
+	// sharers are queues whose first item shares something. sharing: a group of
+	// such items is under way.
 	sharers list[*queue[K, I]]
 	sharing bool
 	// locked are the keys that wait for a batch of Wait, in the order in which they were
-	// found locked. resting are those that had one in vain. tries has both, by the time
+	// found locked. resting are keys that had one in vain. tries has both, by the time
 	// of their next retry with a group.
 	locked, resting list[*queue[K, I]]
 	tries           tries[K, I]
 	timer           *time.Timer
-	// free bounds the items of keys that are not locked, apart those of locked keys.
+	// free bounds the items of keys that are not locked, apart the items of locked keys.
 	free, apart room[K, I]
 
-	// begun are the groups under way, without that of items that share something, in the order in
-	// which they began.
+	// begun are the groups under way, without the group of items that share something, in the
+	// order in which they began.
 	begun list[*Batch[K, I]]
 	// late rings when the newest of them is late, if items wait for that.
 	late    *time.Timer
@@ -171,8 +171,8 @@ func (s *Scheduler[K, I]) Submit(ctx context.Context, key K, item I, size Size) 
 	return s.withdraw(t)
 }
 
-// stay reports whether an item whose caller's context has ended is being carried out. Nobody stays
-// for a key that is locked: a batch of Wait ends with the contexts of its callers.
+// stay reports whether an item whose caller's context has ended is being carried out. An item of a
+// locked key is given up: a batch of Wait ends with the contexts of its callers.
 func (s *Scheduler[K, I]) stay(t *Task[K, I]) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -269,9 +269,9 @@ func (s *Scheduler[K, I]) begin() {
 // gather begins the batches that may begin now. Before that it yields to other
 // goroutines for as long as they submit more items. Above all these are the callers of
 // a batch that has just ended: they submit their next items at once, which would
-// otherwise have to wait for a batch that began without them. This is not a wait: if
-// nobody submits, it takes less than a microsecond. One goroutine gathers at a time. It
-// returns one of the batches, for the caller to process.
+// otherwise have to wait for a batch that began without them. This is not a wait:
+// without submissions it takes less than a microsecond. One goroutine gathers at a
+// time. It returns one of the batches, for the caller to process.
 func (s *Scheduler[K, I]) gather() *Batch[K, I] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -367,8 +367,8 @@ func (s *Scheduler[K, I]) mayWait() bool {
 	return s.waits < s.config.Waits && (s.config.MayWait == nil || s.config.MayWait())
 }
 
-// A group begins beside another one only if there is much to do: each has a fixed cost, and those
-// who wait meanwhile make the next one larger. Measured on two cores, relative to one row at a
+// A group begins beside another one only if there is much to do: each has a fixed cost, and items
+// that wait meanwhile make the next one larger. Measured on two cores, relative to one row at a
 // time: 4 writers reach 0.94 with one group at a time and 0.80 with two, 16 reach 1.44 and 1.40,
 // 64 reach 2.92 and 2.68, but 256 reach 3.2 and 4.3, and 16 writers of 100 kB 0.63 and 0.78. More
 // than two were not faster, and neither was a number found by experiment while the load lasts.

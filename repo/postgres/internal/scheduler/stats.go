@@ -2,7 +2,7 @@ package scheduler
 
 // Stats says what a Scheduler is doing.
 type Stats struct {
-	// Waiting are the items that wait for a batch or for room, and Locked those of them whose keys are locked.
+	// Waiting are the items that wait for a batch or for room; Locked are the ones of them whose keys are locked.
 	Waiting, Locked int
 	// Batches are under way.
 	Batches int

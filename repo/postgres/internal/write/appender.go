@@ -15,8 +15,8 @@ import (
 	"github.com/seed-df90f812/agentstore/repo/postgres/internal/scheduler"
 )
 
-// Limits are the bounds of writes that are committed together, and of those that wait. The
-// latter are far above what a busy service needs.
+// Limits are the bounds of writes that are committed together, and of writes that wait.
+// The latter are far above what a busy service needs.
 var Limits = scheduler.Limits{
 	// Bytes cost the same in a group as alone. So a group of large messages is
 	// small, and leaves messages for the next connection.
@@ -43,7 +43,7 @@ type Appender struct {
 	// tell is told of turns that were made, after each commit.
 	tell  func(...*Turn)
 	hints hints.Hints[repo.ID]
-	// scopes are those that others hold.
+	// scopes are the scopes that others hold.
 	scopes *lockedScopes
 	// making is a lock: one caller at a time creates scopes.
 	making chan struct{}
@@ -66,8 +66,8 @@ func (p *Appender) Close() {
 	p.scopes.close()
 }
 
-// A group makes a write, or says what is in its way. That is for the caller to clear, who holds up
-// nobody meanwhile, and submits it again.
+// A group makes a write, or says what is in its way. The caller clears that, delaying no other
+// write meanwhile, and submits it again.
 var (
 	// errNoScope: a scope's row does not exist, and another transaction is creating it.
 	errNoScope = errors.New("the scope has no row")

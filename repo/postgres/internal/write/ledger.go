@@ -19,8 +19,8 @@ type ledger struct {
 	counters map[repo.ID]*counterRow
 	usages   map[repo.ID]*usageRow
 	scopes   map[repo.Scope]*scopeRow
-	// values are those of keys, nil if the key does not exist. Keys that no change
-	// depends on are not read.
+	// values are the values of keys, nil if the key does not exist. Keys that no
+	// change depends on are not read.
 	values map[ofScope]*repo.StateValue
 	// found are where the rows of values are that were read.
 	found map[ofScope]pgtype.TID
@@ -28,7 +28,7 @@ type ledger struct {
 	turns    map[ofTurn]db.TurnFindRow
 	messages map[ofSession]bool
 	added    map[ofSession]repo.Usage
-	// actions have the versions of those that are used, and streams what is open under keys that are
+	// actions have the versions of used actions, and streams what is open under keys that are
 	// locked.
 	actions map[string]int64
 	streams map[string]*openStream
@@ -43,7 +43,7 @@ type ledger struct {
 
 	// What is written: sessions have the appends to each in their order.
 	sessions []repo.ID
-	// messageIDs, usageIDs and turnIDs are those that are written.
+	// messageIDs, usageIDs and turnIDs are the ids that are written.
 	messageIDs, usageIDs map[ofSession]bool
 	turnIDs              map[ofTurn]bool
 
@@ -124,10 +124,10 @@ type scopeRow struct {
 func newLedger(items []*Turn) *ledger {
 	l := &ledger{
 		counters: map[repo.ID]*counterRow{}, usages: map[repo.ID]*usageRow{}, scopes: map[repo.Scope]*scopeRow{},
-		values: map[ofScope]*repo.StateValue{}, found: map[ofScope]pgtype.TID{}, turns: map[ofTurn]db.TurnFindRow{}, messages: map[ofSession]bool{},
-		added: map[ofSession]repo.Usage{}, messageIDs: map[ofSession]bool{}, turnIDs: map[ofTurn]bool{},
-		usageIDs: map[ofSession]bool{},
-		writes:   map[ofScope]rules.StateWrite{}, has: map[ofPlace]bool{}, branched: map[repo.ID]bool{},
+		values: map[ofScope]*repo.StateValue{}, found: map[ofScope]pgtype.TID{}, turns: map[ofTurn]db.TurnFindRow{},
+		messages: map[ofSession]bool{}, added: map[ofSession]repo.Usage{}, messageIDs: map[ofSession]bool{},
+		turnIDs: map[ofTurn]bool{}, usageIDs: map[ofSession]bool{}, writes: map[ofScope]rules.StateWrite{},
+		has: map[ofPlace]bool{}, branched: map[repo.ID]bool{},
 		actions: map[string]int64{}, streams: map[string]*openStream{},
 	}
 	for _, a := range items {

@@ -24,7 +24,7 @@ type waiting struct{ sessions, scopes, creates, brief bool }
 func (w waiting) awaits(scope repo.Scope) bool { return w.scopes && (!w.brief || scope.Name != "") }
 
 // How long a lock is waited for, as the setting has it: in a group, and for the first row of a transaction, while it
-// keeps nobody from another.
+// holds no other lock.
 const (
 	briefly = "20ms"
 	queued  = "250ms"

@@ -32,7 +32,7 @@ type lockedScope struct {
 	scope repo.Scope
 	free  chan struct{} // closed when it is
 	since time.Time
-	// queued: somebody waits for it in the database.
+	// queued: a statement waits for it in the database.
 	queued  bool
 	waiting int
 	left    time.Time // when the last one that waited has left
@@ -41,10 +41,10 @@ type lockedScope struct {
 const (
 	lookPause = 20 * time.Millisecond
 	// A look that does not wait may find a scope locked each time, if others queue for it. So
-	// those that are locked for longer are waited for, too.
+	// scopes that are locked for longer are waited for, too.
 	queueAfter = 100 * time.Millisecond
-	// lockedLinger is how long a scope is looked at for nobody: those who come in that time
-	// cost the groups nothing.
+	// lockedLinger is how long a scope is looked at without a waiting turn: turns that come
+	// in that time cost the groups nothing.
 	lockedLinger = time.Second
 	// maxLooks bounds the scopes of one look. Others have another time.
 	maxLooks = 1000
@@ -101,7 +101,7 @@ func (h *lockedScopes) await(ctx context.Context, a *Turn, patience time.Duratio
 	return true
 }
 
-// first joins those who wait for the first scope that is locked, if any.
+// first joins the turns that wait for the first scope that is locked, if any.
 func (h *lockedScopes) first(a *Turn) *lockedScope {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -142,8 +142,8 @@ func (h *lockedScopes) watch() {
 	}
 }
 
-// due returns scopes to be looked at, and lets go those for which nobody waits. It returns nil
-// if there are none.
+// due returns scopes to be looked at, and lets go the ones for which no turn waits. It returns
+// nil if there are none.
 func (h *lockedScopes) due() (due []*lockedScope) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -167,7 +167,7 @@ func (h *lockedScopes) release(s *lockedScope) {
 }
 
 // look releases the scopes that are no longer locked. If the database says nothing of that,
-// those who wait find out themselves what is wrong.
+// the waiting turns find out themselves what is wrong.
 func (h *lockedScopes) look(due []*lockedScope) {
 	var rows []db.TurnLockScopesRow
 	err := h.conns.Run(h.ctx, conn.Reading, func(q db.DBTX) (err error) {

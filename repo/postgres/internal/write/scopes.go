@@ -20,7 +20,7 @@ func (l *ledger) scopesAt(scopes []repo.Scope) db.TurnLockScopesParams {
 }
 
 // LockScopes adds the statements that lock scopes for a change, in the order of
-// rules.CompareScopes, and create those that do not exist.
+// rules.CompareScopes, and create missing ones.
 func LockScopes(ctx context.Context, p *conn.Pipeline, scopes []repo.Scope) {
 	var own []pgtype.UUID
 	var shared db.StateLockSharedParams

@@ -24,8 +24,8 @@ func (l *ledger) write(ctx context.Context, p *conn.Pipeline) bool {
 	return len(p.Steps) > 0
 }
 
-// writeMessages adds the statements that write the messages. The time is that of the lock, which nobody else has had
-// since.
+// writeMessages adds the statements that write the messages. The time is the lock's, which no other transaction has
+// had since.
 func (l *ledger) writeMessages(ctx context.Context, p *conn.Pipeline) {
 	if len(l.sessions) == 0 {
 		return

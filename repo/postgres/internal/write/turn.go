@@ -40,7 +40,7 @@ type Outcome struct {
 	Stored *db.TurnFindRow
 	// Made is what the turn has changed.
 	Made rules.TurnChanges
-	// Plan and Stream are those that it has made.
+	// Plan and Stream are the ones that it has made.
 	Plan   *repo.Plan
 	Stream *repo.Stream
 }
@@ -72,7 +72,7 @@ func (a *Turn) key() (key repo.ID) {
 	return keyOf(a.State.Scopes[0].Scope, "")
 }
 
-// keyOf returns the key of a scope, or of a key of its state, among those of sessions.
+// keyOf returns the key of a scope, or of a key of its state, among the keys of sessions.
 func keyOf(scope repo.Scope, key string) (of repo.ID) {
 	sum := sha256.Sum256(slices.Concat(scope.SessionID[:], []byte(scope.Name), []byte{0, 0}, []byte(key)))
 	copy(of[:], sum[:])

@@ -36,7 +36,7 @@ type openStream struct {
 var (
 	// ErrActionChanged says that the action has another version than the caller has read.
 	ErrActionChanged = errors.New("the action was changed meanwhile")
-	// ErrKeyLocked says that the stream is open, or somebody opens it. Only a transaction of its own may have to wait for
+	// ErrKeyLocked says that the stream is open, or is being opened. Only a transaction of its own may have to wait for
 	// that.
 	ErrKeyLocked = errors.New("the stream is open already")
 )

@@ -54,8 +54,7 @@ func areLone(tasks []*task) bool {
 	return true
 }
 
-// sendLone sends the statements of single messages as one transaction. Of those that write nothing the ledger finds out
-// why.
+// sendLone sends the statements of single messages as one transaction. If one writes nothing, the ledger finds out why.
 func (w *writer) sendLone(ctx context.Context, q db.DBTX, tasks []*task) (func(), func(*task) bool, error) {
 	// They check the level themselves, so that none has to be set before them.
 	if !w.conns.OtherLevel.Load() {
@@ -200,9 +199,9 @@ func (w *writer) settle(tasks []*task, l *ledger, decided map[*task]decision) {
 	}
 }
 
-// awaitRows waits for what turns that change shared scopes need of sessions: counters, usage and own scopes each in
-// a transaction of its own, so that nobody waits for a row that it already has. Then it returns the turns to the
-// groups: at most one group at a time changes shared scopes, and turns that were made beside it would compete with it.
+// awaitRows waits for what turns that change shared scopes need of sessions: counters, usage and own scopes each in a
+// transaction of its own, so that none is held while it waits for another. Then it returns the turns to the groups: at
+// most one group at a time changes shared scopes, and turns that were made beside it would compete with it.
 func (w *writer) awaitRows(_ context.Context, q db.DBTX, tasks []*task) (_ func(), _ func(*task) bool, err error) {
 	l := newLedger(turnsOf(tasks))
 	ctx, stop := w.GiveUp(q.(conn.Alone).Conn)
