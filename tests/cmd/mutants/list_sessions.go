@@ -27,6 +27,6 @@ var stateMutants = []mutant{
 	{"state/a sum that overflows", in("internal/rules", "incremented", dropCase("tooFar")), inPool("State")},
 	{"state/an increment beyond its bound", in("internal/rules", "incremented", neverAll("passed")), inPool("State")},
 	{"state/a fold of usage that loses a count", in("usage", "move", dropField("IfVersion")), test("usage", "TestInMemory/FoldMeanwhile")},
-	{"state/the own state of no session", in(inWrite, "InTx", neverAll("errNoScope")), inPostgres("TestConformanceInTx/State")},
+	{"state/the own state of no session", in(inWrite, "InTx", neverAll("errNoScope")), inPostgres("TestConformanceOfBind/State")},
 	{"state/a deletion that does not wait for changes", query("StateOfSessionLock", dropLock()), inPool("StateRaces")},
 }
