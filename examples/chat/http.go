@@ -28,15 +28,17 @@ func (c chat) handler(feed http.Handler) http.Handler {
 	mux.Handle("GET /conversations/{id}", feed)
 	mux.HandleFunc("DELETE /conversations/{id}/messages/{message}", c.erase)
 	mux.Handle("GET /conversations/{id}/pictures/{picture}", c.pictures.Handler(c.pictureOf))
-	return http.MaxBytesHandler(http.NewCrossOriginProtection().Handler(login(readForm(mux))), maxRequest)
+	return http.NewCrossOriginProtection().Handler(login(readForm(mux)))
 }
 
-// readForm reads the fields of a request once, so that one that is cut short is refused rather than misunderstood.
+// readForm reads the fields of a request once, so that one that is too large or cut short is refused, rather than
+// understood without what is missing.
 func readForm(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
 		err := r.ParseForm()
 		if err == nil {
-			err = r.ParseMultipartForm(maxRequest)
+			err = r.ParseMultipartForm(maxRequest) //nolint:gosec // the body is bounded
 		}
 		if err != nil && !errors.Is(err, http.ErrNotMultipart) || len(r.FormValue("text")) > maxText {
 			http.Error(w, "too large, or cut short", http.StatusRequestEntityTooLarge)
