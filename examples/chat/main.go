@@ -160,7 +160,8 @@ func finish(ctx context.Context, parts *live.PartWriter, err error) error {
 	}
 }
 
-// model gets messages, newest first, and emits the parts of an answer, none of them empty. Replace it with your own.
+// model gets messages, newest first, and emits the parts of an answer, none of them empty. files.References has the
+// pictures of a message. Replace it with your own.
 func model(ctx context.Context, messages []repo.Message, emit func(string) error) error {
 	for word := range strings.SplitAfterSeq("You said: “"+messages[0].Content+"”. I find that there is a lot in it.", " ") {
 		time.Sleep(200 * time.Millisecond)

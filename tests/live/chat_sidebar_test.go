@@ -91,6 +91,23 @@ func TestPictureInBrowser(t *testing.T) {
 	}
 }
 
+// TestDeleteDuringAnswer deletes a message while a question is being answered, as another window may. That ends the answer; the
+// question can be given another one.
+func TestDeleteDuringAnswer(t *testing.T) {
+	t.Parallel()
+	p := startChatPage(t)
+	p.ask("one")
+	p.awaitMessages([]string{"", ""}, "one", "You said: “one”. ")
+	p.ask("two")
+	p.shows("an answer begins", func(now pageContent) bool { return len(now.Shown) == 4 })
+	p.do("call('DELETE', `/${conversation}/messages/${messages.get(1).id}`)")
+	p.shows("the message is deleted", func(now pageContent) bool { return now.Shown[1] == "erased" })
+	p.do(`[...document.querySelectorAll('button')].find(b => b.textContent === 'answer')?.click()`) // unless the answer came first
+	p.awaitMessages(make([]string, 4), "one", "erased", "two", "You said: “two”. ")
+	p.ask("three")
+	p.awaitMessages(make([]string, 6), "one", "erased", "two", "You said: “two”. ", "three", "You said: “three”. ")
+}
+
 // TestSidebarInBrowser leaves a conversation while it is answered, and sees that there is something unread, until it is read in
 // another window; it renames, stars and archives.
 func TestSidebarInBrowser(t *testing.T) {
