@@ -109,7 +109,7 @@ func conversation(r *http.Request, text string) *repo.NewSession {
 func (c chat) answer(ctx context.Context, claimed repo.ClaimedPlan) error {
 	session, id := claimed.Plan.SessionID, claimed.Plan.Name
 	asked, err := c.Sessions().Turn(ctx, session, strings.Split(id, ".")[0]) // another answer of "a" is "a.…"
-	if err != nil || len(asked.Messages) == 0 || asked.Messages[0].Kind == repo.KindRedacted { // it was deleted
+	if err != nil || len(asked.Messages) == 0 || asked.Messages[0].Kind == repo.KindRedacted {
 		return err
 	}
 	question := asked.Messages[0].Sequence
