@@ -38,7 +38,7 @@ var sharedPage = template.Must(template.New("shared").Parse(`<!doctype html>
 {{range .}}{{if .Content}}<p class="{{.Role}}">{{.Content}}</p>{{end}}
 {{end}}`))
 
-// shared shows a link's conversation to whoever has the link.
+// shared is the page of a link. The token is all that it asks for.
 func (c chat) shared(w http.ResponseWriter, r *http.Request) {
 	messages, err := c.sharedMessages(r.Context(), r.PathValue("token"))
 	if err != nil {

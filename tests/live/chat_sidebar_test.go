@@ -148,7 +148,7 @@ field.dispatchEvent(new Event('change'))`)
 	one.awaitRows("★renamed", "☆second")
 }
 
-// TestLinkInBrowser shares a conversation: whoever has the link reads what was shown, and nothing that came later.
+// TestLinkInBrowser shares a conversation: a stranger with the link reads what was shown, and nothing that came later.
 func TestLinkInBrowser(t *testing.T) {
 	t.Parallel()
 	user := newVisitor(t, startChat(t, ""))
