@@ -20,14 +20,33 @@ import (
 	"time"
 
 	"github.com/seed-df90f812/agentstore"
+	"github.com/seed-df90f812/agentstore/files"
 	"github.com/seed-df90f812/agentstore/live"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/share"
 )
 
 //go:embed index.html
 var page []byte
 
-type chat struct{ *agentstore.Store }
+// namespace has the conversations. The actions and their plans are in the default one.
+const namespace = "chat"
+
+type chat struct {
+	*agentstore.Store
+
+	pictures *files.Files
+	links    *share.Links
+}
+
+func newChat(store *agentstore.Store) (chat, error) {
+	pictures, err := newPictures(store)
+	if err != nil {
+		return chat{}, err
+	}
+	links, err := share.New(store.In(namespace))
+	return chat{store, pictures, links}, err
+}
 
 // login makes each browser a user. Replace it with your own.
 func login(next http.Handler) http.Handler {
@@ -45,12 +64,17 @@ func login(next http.Handler) http.Handler {
 
 // key names one of the user's own conversations.
 func key(r *http.Request) repo.SessionKey {
-	return repo.SessionKey{Namespace: "chat", Key: repo.JoinKey(r.PathValue("user"), r.PathValue("id"))}
+	return repo.SessionKey{Namespace: namespace, Key: repo.JoinKey(r.PathValue("user"), r.PathValue("id"))}
 }
 
 // ask stores a question, and queues its answer.
 func (c chat) ask(w http.ResponseWriter, r *http.Request) {
-	asked, err := c.Sessions().AppendTurn(r.Context(), questionOf(r))
+	turn := questionOf(r)
+	if err := c.attach(r, &turn); err != nil {
+		respond(w, nil, err)
+		return
+	}
+	asked, err := c.Sessions().AppendTurn(r.Context(), turn)
 	if err == nil && asked.Plan != nil && asked.Plan.State == repo.PlanErrored {
 		_, err = c.Plans().Transition(r.Context(), asked.Plan.ID, repo.TransitionResume, repo.Cause{Version: asked.Plan.Version})
 	}
@@ -85,7 +109,7 @@ func conversation(r *http.Request, text string) *repo.NewSession {
 func (c chat) answer(ctx context.Context, claimed repo.ClaimedPlan) error {
 	session, id := claimed.Plan.SessionID, claimed.Plan.Name
 	asked, err := c.Sessions().Turn(ctx, session, strings.Split(id, ".")[0]) // another answer of "a" is "a.…"
-	if err != nil || len(asked.Messages) == 0 {
+	if err != nil || len(asked.Messages) == 0 || asked.Messages[0].Kind == repo.KindRedacted {
 		return err
 	}
 	question := asked.Messages[0].Sequence
@@ -136,7 +160,8 @@ func finish(ctx context.Context, parts *live.PartWriter, err error) error {
 	}
 }
 
-// model gets messages, newest first, and emits the parts of an answer, none of them empty. Replace it with your own.
+// model gets messages, newest first, and emits the parts of an answer, none of them empty. files.References has the
+// pictures of a message. Replace it with your own.
 func model(ctx context.Context, messages []repo.Message, emit func(string) error) error {
 	for word := range strings.SplitAfterSeq("You said: “"+messages[0].Content+"”. I find that there is a lot in it.", " ") {
 		time.Sleep(200 * time.Millisecond)
@@ -153,34 +178,19 @@ func (c chat) authorize(r *http.Request) (live.Target, error) {
 	return live.Target{Session: id, Reader: r.PathValue("user")}, err
 }
 
-// list returns the titles of the user's conversations.
-func (c chat) list(w http.ResponseWriter, r *http.Request) {
-	page, err := c.Sessions().List(r.Context(), repo.SessionFilter{Namespace: "chat", Owner: r.PathValue("user"), ByActivity: true}, repo.Page{})
-	titles := []json.RawMessage{}
-	for _, session := range page.Items {
-		titles = append(titles, session.Metadata)
-	}
-	respond(w, titles, err)
-}
-
-func respond(w http.ResponseWriter, result any, err error) {
-	if err == nil {
-		_ = json.NewEncoder(w).Encode(result)
-	} else if errors.Is(err, repo.ErrInvalid) || errors.Is(err, repo.ErrConflict) {
-		http.Error(w, err.Error(), http.StatusConflict)
-	} else {
-		http.Error(w, "try again", http.StatusServiceUnavailable)
-	}
-}
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	store, err := open(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
+	c, err := newChat(store)
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer func() { _ = store.Close() }()
-	c, running := chat{store}, new(sync.WaitGroup)
+	running := new(sync.WaitGroup)
+	running.Go(func() { c.sweep(ctx) })
 	claim := repo.Claim{Owner: "chat " + repo.NewID().String(), Actions: []string{"answer"}, TTL: 10 * time.Second, Limit: 8}
 	running.Go(func() { log.Print("worker: ", repo.Work(ctx, c, claim, c.answer)); stop() })
 	feed, err := live.New(c, live.Options{Authorize: c.authorize})
@@ -205,14 +215,4 @@ func open(ctx context.Context) (*agentstore.Store, error) {
 		return nil, errors.Join(err, store.Close())
 	}
 	return store, nil
-}
-
-// handler serves the page and what it asks for.
-func (c chat) handler(feed http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) })
-	mux.HandleFunc("GET /conversations", c.list)
-	mux.HandleFunc("PUT /conversations/{id}/{question}", c.ask)
-	mux.Handle("GET /conversations/{id}", feed)
-	return http.MaxBytesHandler(http.NewCrossOriginProtection().Handler(login(mux)), 64<<10)
 }

@@ -25,7 +25,10 @@ async function tell() {
 	try {
 		const shown = [...document.querySelectorAll('p:not([hidden])')].map(p => p.textContent)
 		const places = [...document.querySelectorAll('small')].map(e => e.textContent.match(/[0-9]+ of [0-9]+/)?.[0] ?? '')
-		const answer = await (await fetch('/shown', {method: 'POST', body: JSON.stringify({load: %d, shown, places})})).json()
+		const pictures = [...document.images].filter(i => i.complete && i.naturalWidth > 0).map(i => i.getAttribute('src'))
+		const rows = [...document.querySelectorAll('nav div')].map(e => e.querySelector('button').textContent + e.querySelector('a, input').textContent)
+		const link = document.querySelector('output a')?.getAttribute('href') ?? ''
+		const answer = await (await fetch('/shown', {method: 'POST', body: JSON.stringify({load: %d, shown, places, pictures, rows, link})})).json()
 		if (answer.run) new Function(answer.run)()
 	} catch {} // told again
 	setTimeout(tell, 30)
@@ -43,21 +46,32 @@ type chatPage struct {
 	run   string // what the page is to run
 }
 
-// pageContent is what a page shows: its paragraphs, and below each message "2 of 3", or nothing.
+// pageContent is what a page shows: its paragraphs, and below each message "2 of 3", or nothing; the addresses of its
+// pictures; the conversations at its left side, each with its star and title; and the address of a link to share.
 type pageContent struct {
-	Load          int
-	Shown, Places []string
+	Load                          int
+	Shown, Places, Pictures, Rows []string
+	Link                          string
 }
 
 func startChatPage(t *testing.T) *chatPage {
 	t.Helper()
-	target, err := url.Parse(startChat(t, ""))
+	return openChatPage(t, newVisitor(t, startChat(t, "")), "")
+}
+
+// openChatPage opens a window of a visitor's, in a browser of its own.
+func openChatPage(t *testing.T, user *visitor, fragment string) *chatPage {
+	t.Helper()
+	target, err := url.Parse(user.address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &chatPage{T: t}
 	proxy := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Header.Set("Cookie", user.cookie)
+		},
 		ModifyResponse: func(response *http.Response) error {
 			if !strings.HasPrefix(response.Header.Get("Content-Type"), "text/html") {
 				return nil
@@ -90,7 +104,7 @@ func startChatPage(t *testing.T) *chatPage {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	startChromium(t, server.URL)
+	startChromium(t, server.URL+"/"+fragment)
 	p.shows("the page is shown", func(pageContent) bool { return p.loads > 0 })
 	return p
 }

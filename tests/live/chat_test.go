@@ -81,7 +81,7 @@ func testChat(t *testing.T, address string) {
 		}
 	}
 	list, err := io.ReadAll(visitor.do(http.MethodGet, "/conversations", "", nil).body)
-	if err != nil || !strings.Contains(string(list), `[{"id":"c1","title":"hello there"}]`) {
+	if err != nil || !strings.Contains(string(list), `[{"id":"c1","title":"hello there","unread":2}]`) {
 		t.Errorf("the list is %s, %v", list, err)
 	}
 }
@@ -285,7 +285,7 @@ func (v *visitor) do(method, path, last string, form url.Values) answer {
 // said is the data of an event.
 type said struct {
 	Role, Content, Text, Key, State string
-	Metadata                        struct{ ID string }
+	Metadata                        struct{ ID, Picture string }
 }
 
 // following reads events.
