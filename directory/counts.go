@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/adapter"
@@ -52,13 +53,27 @@ func (d *Directory) each(ctx context.Context, first string, fn func(repo.StateVa
 }
 
 // Scopes returns the names of the shared scopes that have what is kept of the owner, for erase.Request.Scopes: one, and
-// one for each entry. Errors: those of State.List.
+// one for each entry and each session. Erased in this order, they leave nothing that another call does not find, also of
+// entries that change meanwhile. Only the owner must begin no session from then on. Errors: those of State.List and of
+// Sessions.List.
 func (d *Directory) Scopes(ctx context.Context) (names []string, err error) {
+	names = []string{d.scope} // first: an entry that is made after its scope was erased is in the index again
 	err = d.each(ctx, indexAll, func(_ repo.StateValue, parts []string) error {
 		names = append(names, d.scope+"/"+parts[1])
 		return nil
 	})
-	return append(names, d.scope), err // the last one, by which the others are found again after an error
+	for page := (repo.Page{Limit: repo.MaxPageSize}); err == nil; {
+		var list repo.List[repo.Session]
+		list, err = d.store.Sessions().List(ctx, repo.SessionFilter{Owner: d.owner}, page)
+		for _, session := range list.Items {
+			names = append(names, d.scopeOf(session.ID))
+		}
+		if page.After = list.Next; page.After == "" {
+			break
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
 }
 
 // Sweep removes the entries of sessions that are deleted, of one page of up to page.Limit entries, by their ids, and

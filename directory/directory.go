@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/share"
 )
 
 // The limits. Sizes are in bytes.
@@ -80,14 +81,14 @@ type stored struct {
 // scopeOf returns the name of a conversation's scope. It has the owner's, so that it is nobody else's.
 func (d *Directory) scopeOf(id repo.ID) string { return d.scope + "/" + id.String() }
 
-// look reads a conversation. Errors: NotFoundError if the session is another owner's.
+// look reads a conversation. Errors: NotFoundError if the session is another owner's, or a share link.
 func (d *Directory) look(ctx context.Context, id repo.ID) (s stored, err error) {
 	read, err := d.store.Sessions().Read(ctx, repo.ReadSessions{IDs: []repo.ID{id}, Scopes: []string{d.scopeOf(id)}})
 	if err != nil {
 		return s, err
 	}
 	if found := read.Sessions[0]; found != nil {
-		if s.session = &found.Session; s.session.Owner != d.owner {
+		if s.session = &found.Session; s.session.Owner != d.owner || share.IsLink(*s.session) {
 			return s, &repo.NotFoundError{Kind: "session", ID: id}
 		}
 	}

@@ -85,11 +85,13 @@ func (l *Links) Create(ctx context.Context, session repo.ID, at int64, life time
 		return link, "", &repo.InvalidError{Field: "life", Reason: "is not from a second to 366 days"}
 	}
 	of, err := l.store.Sessions().Get(ctx, session)
-	if err == nil && of.Owner == "" {
-		err = &repo.InvalidError{Field: "session", Reason: "has no owner"}
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return link, "", err
+	case IsLink(of): // a link of it would not end with it
+		return link, "", &repo.NotFoundError{Kind: "session", ID: session}
+	case of.Owner == "":
+		return link, "", &repo.InvalidError{Field: "session", Reason: "has no owner"}
 	}
 	now, err := l.clock.Now(ctx)
 	if err != nil {

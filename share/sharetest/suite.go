@@ -307,6 +307,9 @@ func testErased(w *world) {
 func testParent(w *world) {
 	id := w.create("ann", said("a", "b")...)
 	link, token := w.share(id, 0)
+	if _, _, err := w.Create(w.Context(), link.ID, 0, time.Hour); !errors.Is(err, repo.ErrNotFound) { // it would not end with the link
+		w.Error(err)
+	}
 	if _, err := w.store.Sessions().Delete(w.Context(), id); err != nil {
 		w.Fatal(err)
 	}
