@@ -103,7 +103,8 @@ func (l *Links) Create(ctx context.Context, session repo.ID, at int64, life time
 	link = Link{repo.NewID(), session, at, now.Add(life).UTC().Truncate(time.Microsecond)}
 	text, _ := json.Marshal(record{link, hash[:]}) //nolint:errchkjson // texts, numbers, and a time near that of the database
 	err = l.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
-		fork := repo.NewSession{ID: link.ID, Owner: of.Owner, Actor: actorOf(of.Owner), FencedOnly: true}
+		fork := repo.NewSession{ID: link.ID, Namespace: of.Namespace, Owner: of.Owner, Actor: actorOf(of.Owner)}
+		fork.FencedOnly = true
 		if _, err := tx.Sessions().Fork(ctx, session, at, fork); err != nil {
 			return err
 		}

@@ -432,6 +432,16 @@ func testEnded(w *world) {
 // A link of another namespace does not exist.
 func testViews(w *world) {
 	link, token := w.share(w.create("ann", said("a")...), 0)
+	// One that the whole store makes is where its session is, and ends with what is erased there.
+	all, err := share.New(w.whole)
+	if err != nil {
+		w.Fatal(err)
+	}
+	_, second, err := all.Create(w.Context(), link.Session, 0, time.Hour)
+	if list, also := w.List(w.Context(), "ann", repo.Page{}); err != nil || also != nil || len(list.Items) != 2 {
+		w.Errorf("%+v, %v, %v", list, err, also)
+	}
+	w.want(second, "a")
 	other, err := share.New(w.whole.In(w.Name() + "2"))
 	if err != nil {
 		w.Fatal(err)
