@@ -117,7 +117,8 @@ func (d *Directory) remove(ctx context.Context, id repo.ID) (bool, error) {
 	if err != nil || found.session != nil || found.version == 0 {
 		return false, err
 	}
-	_, err = d.store.State().Change(ctx, d.changes(id, found, Entry{}, true))
+	mark := repo.StateChange{Scope: repo.Scope{Name: d.scopeOf(id)}, Key: keyRead, Op: repo.StateRemove}
+	_, err = d.store.State().Change(ctx, append(d.changes(id, found, Entry{}, true), mark))
 	if d.overtaken(err, id) {
 		return false, nil
 	}

@@ -141,6 +141,41 @@ func testLate(w *world) {
 	}
 }
 
+// stopped is a store on which an erasure does not come to pass, as when its process ends before.
+type stopped struct{ repo.Repositories }
+
+type stoppedState struct{ repo.State }
+
+func (s stopped) State() repo.State { return stoppedState{s.Repositories.State()} }
+
+func (stoppedState) Erase(context.Context, string) (int64, error) { return 0, repo.ErrUnavailable }
+
+// A sweep that ends in the middle leaves no key that nothing finds.
+func testStopped(w *world) {
+	id := w.create(1)[0]
+	if _, err := w.MarkRead(w.Context(), id, 1); err != nil {
+		w.Fatal(err)
+	}
+	scopes, err := w.Scopes(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	if _, err := w.store.Sessions().Delete(w.Context(), id); err != nil {
+		w.Fatal(err)
+	}
+	d, err := directory.New(stopped{w.store}, "ann")
+	if err != nil {
+		w.Fatal(err)
+	}
+	if _, _, err := d.Sweep(w.Context(), repo.Page{}); !errors.Is(err, repo.ErrUnavailable) {
+		w.Error(err)
+	}
+	left, err := w.store.State().List(w.Context(), repo.Scope{Name: scopes[1]}, "", repo.Page{})
+	if err != nil || len(left.Values) > 0 {
+		w.Errorf("%+v, %v", left.Values, err)
+	}
+}
+
 // The fork of a link is no conversation.
 func testLinks(w *world) {
 	links, err := share.New(w.store)

@@ -27,7 +27,7 @@ func Run(t *testing.T, open func(*testing.T) Store) {
 	for name, test := range map[string]func(*world){
 		"Edit": testEdit, "Turn": testTurn, "Read": testRead, "Invalid": testInvalid, "Foreign": testForeign, "List": testList, "Starred": testStarred,
 		"Selected": testSelected, "Large": testLarge, "Moved": testMoved, "Appenders": testAppenders, "StarredMeanwhile": testStarredMeanwhile,
-		"Races": testRaces, "Overtaken": testOvertaken, "Counts": testCounts, "Late": testLate, "Links": testLinks, "Sweep": testSweep, "Ended": testEnded, "InTx": testInTx,
+		"Races": testRaces, "Overtaken": testOvertaken, "Counts": testCounts, "Late": testLate, "Links": testLinks, "Stopped": testStopped, "Sweep": testSweep, "Ended": testEnded, "InTx": testInTx,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
