@@ -13,7 +13,7 @@ func (l *Links) List(ctx context.Context, owner string, page repo.Page) (links r
 	if owner == "" {
 		return links, &repo.InvalidError{Field: "owner", Reason: "is empty"}
 	}
-	filter := repo.SessionFilter{AnyOwner: true, Actor: actorOf(owner)} // an index has the actors
+	filter := repo.SessionFilter{Owner: owner, Actor: actorOf(owner)}
 	list, err := l.store.Sessions().List(ctx, filter, page)
 	if err != nil || len(list.Items) == 0 {
 		return links, err
@@ -28,7 +28,7 @@ func (l *Links) List(ctx context.Context, owner string, page repo.Page) (links r
 	}
 	links.Next = list.Next
 	for _, fork := range found.Sessions {
-		if fork == nil || fork.Session.Owner != owner {
+		if fork == nil {
 			continue
 		}
 		if r, is := recordOf(fork.Session, fork.State); is {

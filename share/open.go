@@ -38,6 +38,9 @@ func (l *Links) Open(ctx context.Context, token string, show Show) (shared Share
 	case show.Limit == 0:
 		show.Limit = repo.DefaultPageSize
 	}
+	if len(token) != encoding.EncodedLen(idBytes+secretBytes) { // the decoder skips ends of lines
+		return shared, errNone()
+	}
 	raw, err := encoding.DecodeString(token)
 	if err != nil || len(raw) != idBytes+secretBytes {
 		return shared, errNone()

@@ -58,12 +58,13 @@ const idBytes, secretBytes = 16, 32
 
 var encoding = base64.RawURLEncoding.Strict()
 
-// actorPrefix begins the actor of a fork that is a link. What follows tells owners apart, whose links are listed by it.
+// actorPrefix begins the actor of a fork that is a link. What follows makes an index find an owner's links among those
+// of few others. It is too short to confirm a name, since the audit trail keeps it when the owner is erased.
 const actorPrefix = "agentstore/share/"
 
 func actorOf(owner string) string {
 	sum := sha256.Sum256([]byte(owner))
-	return actorPrefix + hex.EncodeToString(sum[:])
+	return actorPrefix + hex.EncodeToString(sum[:1])
 }
 
 // IsLink reports whether a session is the fork of a link, rather than a conversation.

@@ -145,12 +145,17 @@ func testShown(w *world) {
 			w.Errorf("from %d: %+v, %v", from, shared, err)
 		}
 	}
+	// What is redacted is redacted in the link, too.
+	if err := w.store.Sessions().Redact(w.Context(), id, []int64{1}, repo.Cause{Actor: "ann", Reason: "secret"}); err != nil {
+		w.Fatal(err)
+	}
+	w.want(token, "a", "erased")
 	// A session without its messages after a rewind, and the branch that was shared.
 	if _, err := w.store.Sessions().AppendTurn(w.Context(), repo.Turn{SessionID: id, After: new(int64(0)), Messages: said("other")}); err != nil {
 		w.Fatal(err)
 	}
-	w.want(token, "a", "b")
-	_, token = w.share(id, 5)
+	w.want(token, "a", "erased")
+	_, token = w.share(id, 6) // 5 is the message that tells of the redaction
 	w.want(token, "a", "other")
 }
 
@@ -197,6 +202,8 @@ func testRefused(w *world) {
 	w.want("x")
 	w.want(token[:len(token)-1])
 	w.want(token + "A")
+	w.want(token + "\n") // which a decoder skips
+	w.want(token[:9] + "\r\n" + token[9:])
 	w.want(token[:22] + second[22:])              // another secret
 	w.want(second[:22] + strings.Repeat("A", 42)) // no secret
 	for i, c := range token {
@@ -287,6 +294,10 @@ func testInvalid(w *world) {
 func testErased(w *world) {
 	link, token := w.share(w.create("ann", said("a", "b")...), 1)
 	_, bobs := w.share(w.create("bob", said("c")...), 0)
+	fork, err := w.store.Sessions().Get(w.Context(), link.ID)
+	if err != nil || len(fork.Actor) > len("agentstore/share/")+2 { // a whole hash would stay in the audit trail, and confirm who it was
+		w.Errorf("%q, %v", fork.Actor, err)
+	}
 	receipt, err := erase.Subject(w.Context(), w.whole, erase.Request{
 		Owner: "ann", Namespaces: []string{w.Name()}, Key: []byte("sixteen bytes or"), Reason: "request", RequestedBy: "officer",
 	})
