@@ -36,8 +36,8 @@ type Directory struct {
 	scope string // the name of the owner's scope
 }
 
-// New returns the directory of an owner. It reads and writes nothing. store may be a view's or a transaction's. Errors:
-// InvalidError.
+// New returns the directory of an owner. It reads and writes nothing. store may be a transaction's, or a view's, whose
+// conversations have their entries there, and not in the directory of the whole store. Errors: InvalidError.
 func New(store repo.Repositories, owner string) (*Directory, error) {
 	switch {
 	case store == nil:
@@ -63,7 +63,9 @@ type Entry struct {
 type Conversation struct {
 	Session repo.Session
 	Entry
-	Unread int64 // how many messages there are from Entry.Read on, on all branches
+	// Unread is how many messages there are from Entry.Read on, on all branches, of all roles and kinds: also those of the
+	// user, and those that tell of a redaction.
+	Unread int64
 	// Moved: it was active while a listing was walked, has moved to the front, and takes the place of what was shown.
 	Moved bool
 }
@@ -105,8 +107,7 @@ func (s *stored) decode(scope repo.ScopeState) error {
 			s.readVersion, err = value.Version, json.Unmarshal(value.Value, &s.Read)
 		}
 		if err != nil {
-			const reason = "is nothing of a directory"
-			return &repo.RefusedError{Kind: "state", Scope: scope.Scope, Name: value.Key, Reason: reason}
+			return &repo.RefusedError{Kind: "state", Scope: scope.Scope, Name: value.Key, Reason: "is no directory's"}
 		}
 	}
 	return nil

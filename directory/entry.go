@@ -64,8 +64,7 @@ func isText(text string) bool { return utf8.ValidString(text) && !strings.Contai
 // wordsOf returns the distinct words of a text, in lower case: runs of letters, marks and digits. Some letters have two
 // lower cases, as the Greek sigma, and one upper case.
 func wordsOf(text string) []string {
-	lower := strings.Map(func(r rune) rune { return unicode.ToLower(unicode.ToUpper(r)) }, text)
-	words := strings.FieldsFunc(lower, func(r rune) bool {
+	words := strings.FieldsFunc(strings.ToLower(strings.ToUpper(text)), func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r)
 	})
 	slices.Sort(words)

@@ -17,7 +17,9 @@ type Selection struct {
 	Archived     bool     // only those that are archived, instead of the others
 	Unread       bool     // only those with messages that are not read
 	Tags         []string // only those with all of these tags, at most MaxTags
-	Words        string   // only those whose title has, for each of these words, at most 10, one that begins with it
+	// Words selects those whose title has, for each of these words, at most 10, one that begins with it, in any case.
+	// Bring titles and words into one form of Unicode, such as NFC. What is written without spaces is one word.
+	Words string
 }
 
 // Listing is a page of conversations. It may be short, and even empty: Next says whether there are others.

@@ -28,11 +28,10 @@ func (l *Links) List(ctx context.Context, owner string, page repo.Page) (links r
 	}
 	links.Next = list.Next
 	for _, fork := range found.Sessions {
-		if fork == nil {
-			continue
-		}
-		if r, is := recordOf(fork.Session, fork.State); is {
-			links.Items = append(links.Items, r.Link)
+		if fork != nil { // otherwise it was revoked meanwhile
+			if r, is := recordOf(fork.Session, fork.State); is {
+				links.Items = append(links.Items, r.Link)
+			}
 		}
 	}
 	return links, nil

@@ -85,13 +85,13 @@ func (l *Links) Create(ctx context.Context, session repo.ID, at int64, life time
 	if life < MinLife || life > MaxLife {
 		return link, "", &repo.InvalidError{Field: "life", Reason: "is not from a second to 366 days"}
 	}
-	of, err := l.store.Sessions().Get(ctx, session)
+	from, err := l.store.Sessions().Get(ctx, session)
 	switch {
 	case err != nil:
 		return link, "", err
-	case IsLink(of): // a link of it would not end with it
+	case IsLink(from): // a link of it would not end with it
 		return link, "", &repo.NotFoundError{Kind: "session", ID: session}
-	case of.Owner == "":
+	case from.Owner == "":
 		return link, "", &repo.InvalidError{Field: "session", Reason: "has no owner"}
 	}
 	now, err := l.clock.Now(ctx)
@@ -103,14 +103,14 @@ func (l *Links) Create(ctx context.Context, session repo.ID, at int64, life time
 	hash := sha256.Sum256(secret)
 	link = Link{repo.NewID(), session, at, now.Add(life).UTC().Truncate(time.Microsecond)}
 	text, _ := json.Marshal(record{link, hash[:]}) //nolint:errchkjson // texts, numbers, and a time near that of the database
+	fork := repo.NewSession{ID: link.ID, Namespace: from.Namespace, Owner: from.Owner, FencedOnly: true}
+	fork.Actor = actorOf(from.Owner)
 	err = l.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
-		fork := repo.NewSession{ID: link.ID, Namespace: of.Namespace, Owner: of.Owner, Actor: actorOf(of.Owner)}
-		fork.FencedOnly = true
-		if _, err := tx.Sessions().Fork(ctx, session, at, fork); err != nil {
-			return err
+		_, err := tx.Sessions().Fork(ctx, session, at, fork)
+		if err == nil {
+			change := repo.StateChange{Scope: repo.Scope{SessionID: link.ID}, Key: recordKey, Value: text}
+			_, err = tx.State().Change(ctx, []repo.StateChange{change})
 		}
-		change := repo.StateChange{Scope: repo.Scope{SessionID: link.ID}, Key: recordKey, Value: text}
-		_, err := tx.State().Change(ctx, []repo.StateChange{change})
 		return err
 	})
 	if err != nil {
