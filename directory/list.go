@@ -60,7 +60,7 @@ func (d *Directory) List(ctx context.Context, selection Selection, page repo.Pag
 	var err error
 	if page.After != "" {
 		if l.place, err = cursor.Decode[place](page.After, filter...); err != nil {
-			return Listing{}, &repo.InvalidError{Field: "after", Reason: err.Error()}
+			return Listing{}, &repo.InvalidError{Field: "page.after", Reason: err.Error()}
 		}
 	} else if err = l.begin(ctx); err != nil {
 		return Listing{}, err
@@ -93,7 +93,7 @@ func (s Selection) check(limit int) error {
 	words := wordsOf(s.Words)
 	switch {
 	case limit < 0 || limit > repo.MaxPageSize:
-		return &repo.InvalidError{Field: "limit", Reason: fmt.Sprintf("is not from 0 to %d", repo.MaxPageSize)}
+		return &repo.InvalidError{Field: "page.limit", Reason: fmt.Sprintf("is not from 0 to %d", repo.MaxPageSize)}
 	case len(s.Tags) > MaxTags:
 		return &repo.InvalidError{Field: "tags", Reason: "are too many"}
 	case len(s.Words) > MaxTitleBytes || len(words) > 10 || s.Words != "" && (len(words) == 0 || !isText(s.Words)):

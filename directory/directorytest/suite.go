@@ -267,7 +267,8 @@ func testInvalid(w *world) {
 		w.Fatal(err)
 	}
 	for _, page := range []repo.Page{{Limit: -1}, {Limit: 1001}, {After: "x"}, {After: first.Next + "x"}} {
-		if _, err := w.List(w.Context(), directory.Selection{}, page); !errors.Is(err, repo.ErrInvalid) {
+		_, err := w.List(w.Context(), directory.Selection{}, page)
+		if invalid, is := errors.AsType[*repo.InvalidError](err); !is || !strings.HasPrefix(invalid.Field, "page.") {
 			w.Errorf("%+v: %v", page, err)
 		}
 	}
