@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/adapter"
@@ -52,13 +53,21 @@ func (d *Directory) each(ctx context.Context, first string, fn func(repo.StateVa
 }
 
 // Scopes returns the names of the shared scopes that have what is kept of the owner, for erase.Request.Scopes: one, and
-// one for each entry. Errors: as of State.List.
+// one for each entry and each session. Erased in this order, they leave nothing that another call does not find, also
+// of entries that change meanwhile, unless the owner begins a session after this call. Errors: those of State.List,
+// Sessions.List and Sessions.Read.
 func (d *Directory) Scopes(ctx context.Context) (names []string, err error) {
+	names = []string{d.scope} // first: an entry that is made after its scope was erased is in the index again
 	err = d.each(ctx, indexAll, func(_ repo.StateValue, parts []string) error {
 		names = append(names, d.scope+"/"+parts[1])
 		return nil
 	})
-	return append(names, d.scope), err // the last one, by which the others are found again after an error
+	all := adapter.EachSession(ctx, d.store.Sessions(), repo.SessionFilter{Owner: d.owner}, repo.ReadSessions{})
+	for session, failed := range all {
+		names, err = append(names, d.scopeOf(session.Session.ID)), errors.Join(err, failed)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
 }
 
 // Sweep removes the entries of sessions that are deleted, of one page of up to page.Limit entries, by their ids, and
@@ -71,43 +80,37 @@ func (d *Directory) Sweep(ctx context.Context, page repo.Page) (removed int, nex
 	}
 	var read repo.ReadSessions
 	for _, value := range list.Values {
-		id, err := repo.ParseID(adapter.SplitKey(value.Key)[1])
-		if err != nil {
-			return 0, "", err
-		}
-		read.IDs = append(read.IDs, id)
+		id, invalid := repo.ParseID(adapter.SplitKey(value.Key)[1])
+		read.IDs, err = append(read.IDs, id), errors.Join(err, invalid)
 	}
-	found, err := d.store.Sessions().Read(ctx, read)
-	if err != nil {
+	found, failed := d.store.Sessions().Read(ctx, read)
+	if err = errors.Join(err, failed); err != nil {
 		return 0, "", err
 	}
 	for i, session := range found.Sessions {
-		if session != nil {
-			continue
-		}
-		was, err := d.remove(ctx, read.IDs[i])
-		if err != nil {
-			return removed, "", err
-		}
-		if was {
-			removed++
+		if session == nil {
+			if err := d.remove(ctx, read.IDs[i], &removed); err != nil {
+				return removed, "", err
+			}
 		}
 	}
 	return removed, list.Next, nil
 }
 
-// remove removes the entry of a session that is deleted, and reports whether this call did.
-func (d *Directory) remove(ctx context.Context, id repo.ID) (bool, error) {
+// remove removes the entry of a session that is deleted, and counts it if this call did.
+func (d *Directory) remove(ctx context.Context, id repo.ID, removed *int) error {
 	found, err := d.look(ctx, id)
 	if err != nil || found.session != nil || found.version == 0 {
-		return false, err
+		return err
 	}
-	_, err = d.store.State().Change(ctx, d.changes(id, found, Entry{}, true))
-	if d.overtaken(err, id) {
-		return false, nil
+	mark := repo.StateChange{Scope: repo.Scope{Name: d.scopeOf(id)}, Key: keyRead, Op: repo.StateRemove}
+	_, err = d.store.State().Change(ctx, append(d.changes(id, found, Entry{}, true), mark))
+	switch {
+	case err == nil:
+		*removed++
+		_, err = d.store.State().Erase(ctx, mark.Scope.Name)
+	case d.overtaken(err, id):
+		err = nil
 	}
-	if err == nil {
-		_, err = d.store.State().Erase(ctx, d.scopeOf(id))
-	}
-	return err == nil, err
+	return err
 }

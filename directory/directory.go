@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/share"
 )
 
 // The limits. Sizes are in bytes.
@@ -35,8 +36,8 @@ type Directory struct {
 	scope string // the name of the owner's scope
 }
 
-// New returns the directory of an owner. It reads and writes nothing. store may be a view's or a transaction's. Errors:
-// InvalidError.
+// New returns the directory of an owner. It reads and writes nothing. store may be a transaction's, or a view's, whose
+// conversations have their entries there, and not in the directory of the whole store. Errors: InvalidError.
 func New(store repo.Repositories, owner string) (*Directory, error) {
 	switch {
 	case store == nil:
@@ -62,7 +63,9 @@ type Entry struct {
 type Conversation struct {
 	Session repo.Session
 	Entry
-	Unread int64 // how many messages there are from Entry.Read on, on all branches
+	// Unread is how many messages there are from Entry.Read on, on all branches, of all roles and kinds: also those of the
+	// user, and those that tell of a redaction.
+	Unread int64
 	// Moved: it was active while a listing was walked, has moved to the front, and takes the place of what was shown.
 	Moved bool
 }
@@ -80,14 +83,14 @@ type stored struct {
 // scopeOf returns the name of a conversation's scope. It has the owner's, so that it is the owner's alone.
 func (d *Directory) scopeOf(id repo.ID) string { return d.scope + "/" + id.String() }
 
-// look reads a conversation. Errors: NotFoundError if the session is another owner's.
+// look reads a conversation. Errors: NotFoundError if the session is another owner's, or a share link.
 func (d *Directory) look(ctx context.Context, id repo.ID) (s stored, err error) {
 	read, err := d.store.Sessions().Read(ctx, repo.ReadSessions{IDs: []repo.ID{id}, Scopes: []string{d.scopeOf(id)}})
 	if err != nil {
 		return s, err
 	}
 	if found := read.Sessions[0]; found != nil {
-		if s.session = &found.Session; s.session.Owner != d.owner {
+		if s.session = &found.Session; s.session.Owner != d.owner || share.IsLink(*s.session) {
 			return s, &repo.NotFoundError{Kind: "session", ID: id}
 		}
 	}
@@ -104,8 +107,7 @@ func (s *stored) decode(scope repo.ScopeState) error {
 			s.readVersion, err = value.Version, json.Unmarshal(value.Value, &s.Read)
 		}
 		if err != nil {
-			const reason = "is nothing of a directory"
-			return &repo.RefusedError{Kind: "state", Scope: scope.Scope, Name: value.Key, Reason: reason}
+			return &repo.RefusedError{Kind: "state", Scope: scope.Scope, Name: value.Key, Reason: "is no directory's"}
 		}
 	}
 	return nil

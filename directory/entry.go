@@ -61,9 +61,10 @@ func checkTags(field string, tags []string) error {
 
 func isText(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
-// wordsOf returns the distinct words of a text, in lower case: runs of letters, marks and digits.
+// wordsOf returns the distinct words of a text, in lower case: runs of letters, marks and digits. Some letters have two
+// lower cases, as the Greek sigma, and one upper case.
 func wordsOf(text string) []string {
-	words := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
+	words := strings.FieldsFunc(strings.ToLower(strings.ToUpper(text)), func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r)
 	})
 	slices.Sort(words)

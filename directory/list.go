@@ -17,7 +17,9 @@ type Selection struct {
 	Archived     bool     // only archived ones, instead of the others
 	Unread       bool     // only ones with unread messages
 	Tags         []string // only ones with all of these tags, at most MaxTags
-	Words        string   // only ones whose title has, for each of these words, at most 10, a word that begins with it
+	// Words selects titles that have, for each of these words, at most 10, a word that begins with it, in any case. Bring
+	// titles and words into one form of Unicode, such as NFC. Text without spaces is one word.
+	Words string
 }
 
 // Listing is a page of conversations. It may be short, and even empty: Next says whether there are others.
@@ -58,7 +60,7 @@ func (d *Directory) List(ctx context.Context, selection Selection, page repo.Pag
 	var err error
 	if page.After != "" {
 		if l.place, err = cursor.Decode[place](page.After, filter...); err != nil {
-			return Listing{}, &repo.InvalidError{Field: "after", Reason: err.Error()}
+			return Listing{}, &repo.InvalidError{Field: "page.after", Reason: err.Error()}
 		}
 	} else if err = l.begin(ctx); err != nil {
 		return Listing{}, err
@@ -91,7 +93,7 @@ func (s Selection) check(limit int) error {
 	words := wordsOf(s.Words)
 	switch {
 	case limit < 0 || limit > repo.MaxPageSize:
-		return &repo.InvalidError{Field: "limit", Reason: fmt.Sprintf("is not from 0 to %d", repo.MaxPageSize)}
+		return &repo.InvalidError{Field: "page.limit", Reason: fmt.Sprintf("is not from 0 to %d", repo.MaxPageSize)}
 	case len(s.Tags) > MaxTags:
 		return &repo.InvalidError{Field: "tags", Reason: "are too many"}
 	case len(s.Words) > MaxTitleBytes || len(words) > 10 || s.Words != "" && (len(words) == 0 || !isText(s.Words)):

@@ -13,7 +13,7 @@ func (l *Links) List(ctx context.Context, owner string, page repo.Page) (links r
 	if owner == "" {
 		return links, &repo.InvalidError{Field: "owner", Reason: "is empty"}
 	}
-	filter := repo.SessionFilter{AnyOwner: true, Actor: actorOf(owner)} // an index has the actors
+	filter := repo.SessionFilter{AnyOwner: true, Actor: actorOf(owner)} // by the index of actors
 	list, err := l.store.Sessions().List(ctx, filter, page)
 	if err != nil || len(list.Items) == 0 {
 		return links, err
@@ -28,11 +28,10 @@ func (l *Links) List(ctx context.Context, owner string, page repo.Page) (links r
 	}
 	links.Next = list.Next
 	for _, fork := range found.Sessions {
-		if fork == nil || fork.Session.Owner != owner {
-			continue
-		}
-		if r, is := recordOf(fork.Session, fork.State); is {
-			links.Items = append(links.Items, r.Link)
+		if fork != nil && fork.Session.Owner == owner { // nil: it was revoked meanwhile
+			if r, is := recordOf(fork.Session, fork.State); is {
+				links.Items = append(links.Items, r.Link)
+			}
 		}
 	}
 	return links, nil

@@ -1,6 +1,7 @@
 package share
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -35,8 +36,8 @@ func (l *Links) Open(ctx context.Context, token string, show Show) (shared Share
 		return shared, &repo.InvalidError{Field: "show.from", Reason: "is negative"}
 	case show.Limit < 0 || show.Limit > repo.MaxPageSize:
 		return shared, &repo.InvalidError{Field: "show.limit", Reason: "is negative, or more than 1,000"}
-	case show.Limit == 0:
-		show.Limit = repo.DefaultPageSize
+	case len(token) != encoding.EncodedLen(idBytes+secretBytes): // the decoder skips ends of lines
+		return shared, errNone()
 	}
 	raw, err := encoding.DecodeString(token)
 	if err != nil || len(raw) != idBytes+secretBytes {
@@ -47,8 +48,8 @@ func (l *Links) Open(ctx context.Context, token string, show Show) (shared Share
 		return shared, err
 	}
 	id, hash := repo.ID(raw[:idBytes]), sha256.Sum256(raw[idBytes:])
-	read := repo.ReadSessions{IDs: []repo.ID{id}, From: show.From, First: show.Limit, State: true}
-	read.WithoutPayload = !show.All
+	read := repo.ReadSessions{IDs: []repo.ID{id}, From: show.From, State: true}
+	read.First, read.WithoutPayload = cmp.Or(show.Limit, repo.DefaultPageSize), !show.All
 	found, err := l.store.Sessions().Read(ctx, read)
 	if err != nil {
 		return shared, err

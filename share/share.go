@@ -58,12 +58,13 @@ const idBytes, secretBytes = 16, 32
 
 var encoding = base64.RawURLEncoding.Strict()
 
-// actorPrefix begins the actor of a fork that is a link. What follows tells owners apart, whose links are listed by it.
+// actorPrefix begins the actor of a fork that is a link. What follows makes an index find an owner's links among those
+// of few others. It is too short to confirm a name, since the audit trail keeps it when the owner is erased.
 const actorPrefix = "agentstore/share/"
 
 func actorOf(owner string) string {
 	sum := sha256.Sum256([]byte(owner))
-	return actorPrefix + hex.EncodeToString(sum[:])
+	return actorPrefix + hex.EncodeToString(sum[:1])
 }
 
 // IsLink reports whether a session is the fork of a link, rather than a conversation.
@@ -84,12 +85,14 @@ func (l *Links) Create(ctx context.Context, session repo.ID, at int64, life time
 	if life < MinLife || life > MaxLife {
 		return link, "", &repo.InvalidError{Field: "life", Reason: "is not from a second to 366 days"}
 	}
-	of, err := l.store.Sessions().Get(ctx, session)
-	if err == nil && of.Owner == "" {
-		err = &repo.InvalidError{Field: "session", Reason: "has no owner"}
-	}
-	if err != nil {
+	from, err := l.store.Sessions().Get(ctx, session)
+	switch {
+	case err != nil:
 		return link, "", err
+	case IsLink(from): // a link of it would not end with it
+		return link, "", &repo.NotFoundError{Kind: "session", ID: session}
+	case from.Owner == "":
+		return link, "", &repo.InvalidError{Field: "session", Reason: "has no owner"}
 	}
 	now, err := l.clock.Now(ctx)
 	if err != nil {
@@ -100,13 +103,14 @@ func (l *Links) Create(ctx context.Context, session repo.ID, at int64, life time
 	hash := sha256.Sum256(secret)
 	link = Link{repo.NewID(), session, at, now.Add(life).UTC().Truncate(time.Microsecond)}
 	text, _ := json.Marshal(record{link, hash[:]}) //nolint:errchkjson // texts, numbers, and a time near the database's
+	fork := repo.NewSession{ID: link.ID, Namespace: from.Namespace, Owner: from.Owner, FencedOnly: true}
+	fork.Actor = actorOf(from.Owner)
 	err = l.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
-		fork := repo.NewSession{ID: link.ID, Owner: of.Owner, Actor: actorOf(of.Owner), FencedOnly: true}
-		if _, err := tx.Sessions().Fork(ctx, session, at, fork); err != nil {
-			return err
+		_, err := tx.Sessions().Fork(ctx, session, at, fork)
+		if err == nil {
+			change := repo.StateChange{Scope: repo.Scope{SessionID: link.ID}, Key: recordKey, Value: text}
+			_, err = tx.State().Change(ctx, []repo.StateChange{change})
 		}
-		change := repo.StateChange{Scope: repo.Scope{SessionID: link.ID}, Key: recordKey, Value: text}
-		_, err := tx.State().Change(ctx, []repo.StateChange{change})
 		return err
 	})
 	if err != nil {

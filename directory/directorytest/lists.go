@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,6 +91,107 @@ func testSelected(w *world) {
 	w.want(directory.Selection{Words: "1"}, pick(func(i int) bool { return i == 1 || i > 9 })...)
 	w.want(directory.Selection{Words: "trip", Tags: []string{"four"}, Unread: true}, pick(func(i int) bool { return i%4 == 0 })...)
 	w.want(directory.Selection{Words: "ome"})
+	for _, c := range [][2]string{{"ΟΔΟΣ", "οδος"}, {"οδος", "ΟΔΟΣ"}, {"\u212aelvin", "kelvin"}, {strings.Repeat("Ⱥ", 200), strings.Repeat("ⱥ", 133)}} {
+		w.set(ids[0], directory.Edit{Title: &c[0]})
+		w.want(directory.Selection{Words: c[1]}, ids[0])
+	}
+}
+
+// What is set while all is erased is erased, too, or found by another call, also when the sessions are gone.
+func testLate(w *world) {
+	for late := range 4 { // before which scope it is set
+		ids := w.create(2)
+		w.set(ids[0], directory.Edit{Title: new("early")})
+		scopes, err := w.Scopes(w.Context())
+		if err != nil || len(scopes) != 3 {
+			w.Fatal(scopes, err)
+		}
+		erase := func(scope string) {
+			if _, err := w.store.State().Erase(w.Context(), scope); err != nil {
+				w.Fatal(err)
+			}
+		}
+		for i, scope := range append(scopes, "") {
+			if i == late {
+				w.set(ids[0], directory.Edit{Title: new("late"), Starred: new(true)})
+				w.set(ids[1], directory.Edit{Title: new("late, without an entry before")})
+			}
+			if scope != "" {
+				erase(scope)
+			}
+		}
+		for _, id := range ids {
+			if _, err := w.store.Sessions().Delete(w.Context(), id); err != nil {
+				w.Fatal(err)
+			}
+		}
+		again, err := w.Scopes(w.Context())
+		if err != nil {
+			w.Fatal(err)
+		}
+		for _, scope := range again {
+			erase(scope)
+		}
+		for _, scope := range scopes {
+			left, err := w.store.State().List(w.Context(), repo.Scope{Name: scope}, "", repo.Page{})
+			if err != nil || len(left.Values) > 0 {
+				w.Errorf("set before scope %d: %+v is left, %v", late, left.Values, err)
+			}
+		}
+	}
+}
+
+// stopped is a store on which an erasure does not come to pass, as when its process ends before.
+type stopped struct{ repo.Repositories }
+
+type stoppedState struct{ repo.State }
+
+func (s stopped) State() repo.State { return stoppedState{s.Repositories.State()} }
+
+func (stoppedState) Erase(context.Context, string) (int64, error) { return 0, repo.ErrUnavailable }
+
+// A sweep that ends in the middle leaves no key that nothing finds.
+func testStopped(w *world) {
+	id := w.create(1)[0]
+	if _, err := w.MarkRead(w.Context(), id, 1); err != nil {
+		w.Fatal(err)
+	}
+	scopes, err := w.Scopes(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	if _, err := w.store.Sessions().Delete(w.Context(), id); err != nil {
+		w.Fatal(err)
+	}
+	d, err := directory.New(stopped{w.store}, "ann")
+	if err != nil {
+		w.Fatal(err)
+	}
+	if _, _, err := d.Sweep(w.Context(), repo.Page{}); !errors.Is(err, repo.ErrUnavailable) {
+		w.Error(err)
+	}
+	left, err := w.store.State().List(w.Context(), repo.Scope{Name: scopes[1]}, "", repo.Page{})
+	if err != nil || len(left.Values) > 0 {
+		w.Errorf("%+v, %v", left.Values, err)
+	}
+}
+
+// The fork of a link is no conversation.
+func testLinks(w *world) {
+	links, err := share.New(w.store)
+	if err != nil {
+		w.Fatal(err)
+	}
+	link, _, err := links.Create(w.Context(), w.create(1)[0], 0, time.Hour)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if _, err := w.Set(w.Context(), link.ID, directory.Edit{Starred: new(true)}); !errors.Is(err, repo.ErrNotFound) {
+		w.Error(err)
+	}
+	if _, err := w.MarkRead(w.Context(), link.ID, 1); !errors.Is(err, repo.ErrNotFound) {
+		w.Error(err)
+	}
 }
 
 // With more than an index is read of, sessions are read by activity, and nothing is missing.

@@ -27,7 +27,7 @@ func Run(t *testing.T, open func(*testing.T) Store) {
 	for name, test := range map[string]func(*world){
 		"Edit": testEdit, "Turn": testTurn, "Read": testRead, "Invalid": testInvalid, "Foreign": testForeign, "List": testList, "Starred": testStarred,
 		"Selected": testSelected, "Large": testLarge, "Moved": testMoved, "Appenders": testAppenders, "StarredMeanwhile": testStarredMeanwhile,
-		"Races": testRaces, "Overtaken": testOvertaken, "Counts": testCounts, "Sweep": testSweep, "Ended": testEnded, "InTx": testInTx,
+		"Races": testRaces, "Overtaken": testOvertaken, "Counts": testCounts, "Late": testLate, "Links": testLinks, "Stopped": testStopped, "Sweep": testSweep, "Ended": testEnded, "InTx": testInTx,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -267,7 +267,8 @@ func testInvalid(w *world) {
 		w.Fatal(err)
 	}
 	for _, page := range []repo.Page{{Limit: -1}, {Limit: 1001}, {After: "x"}, {After: first.Next + "x"}} {
-		if _, err := w.List(w.Context(), directory.Selection{}, page); !errors.Is(err, repo.ErrInvalid) {
+		_, err := w.List(w.Context(), directory.Selection{}, page)
+		if invalid, is := errors.AsType[*repo.InvalidError](err); !is || !strings.HasPrefix(invalid.Field, "page.") {
 			w.Errorf("%+v: %v", page, err)
 		}
 	}

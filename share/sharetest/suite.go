@@ -3,6 +3,7 @@ package sharetest
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -145,12 +146,17 @@ func testShown(w *world) {
 			w.Errorf("from %d: %+v, %v", from, shared, err)
 		}
 	}
+	// What is redacted is redacted in the link, too.
+	if err := w.store.Sessions().Redact(w.Context(), id, []int64{1}, repo.Cause{Actor: "ann", Reason: "secret"}); err != nil {
+		w.Fatal(err)
+	}
+	w.want(token, "a", "erased")
 	// A session without its messages after a rewind, and the branch that was shared.
 	if _, err := w.store.Sessions().AppendTurn(w.Context(), repo.Turn{SessionID: id, After: new(int64(0)), Messages: said("other")}); err != nil {
 		w.Fatal(err)
 	}
-	w.want(token, "a", "b")
-	_, token = w.share(id, 5)
+	w.want(token, "a", "erased")
+	_, token = w.share(id, 6) // 5 is the message that tells of the redaction
 	w.want(token, "a", "other")
 }
 
@@ -197,6 +203,8 @@ func testRefused(w *world) {
 	w.want("x")
 	w.want(token[:len(token)-1])
 	w.want(token + "A")
+	w.want(token + "\n") // which a decoder skips
+	w.want(token[:9] + "\r\n" + token[9:])
 	w.want(token[:22] + second[22:])              // another secret
 	w.want(second[:22] + strings.Repeat("A", 42)) // no secret
 	for i, c := range token {
@@ -287,6 +295,10 @@ func testInvalid(w *world) {
 func testErased(w *world) {
 	link, token := w.share(w.create("ann", said("a", "b")...), 1)
 	_, bobs := w.share(w.create("bob", said("c")...), 0)
+	fork, err := w.store.Sessions().Get(w.Context(), link.ID)
+	if err != nil || len(fork.Actor) > len("agentstore/share/")+2 { // a whole hash would stay in the audit trail, and confirm who it was
+		w.Errorf("%q, %v", fork.Actor, err)
+	}
 	receipt, err := erase.Subject(w.Context(), w.whole, erase.Request{
 		Owner: "ann", Namespaces: []string{w.Name()}, Key: []byte("sixteen bytes or"), Reason: "request", RequestedBy: "officer",
 	})
@@ -307,6 +319,9 @@ func testErased(w *world) {
 func testParent(w *world) {
 	id := w.create("ann", said("a", "b")...)
 	link, token := w.share(id, 0)
+	if _, _, err := w.Create(w.Context(), link.ID, 0, time.Hour); !errors.Is(err, repo.ErrNotFound) { // it would not end with the link
+		w.Error(err)
+	}
 	if _, err := w.store.Sessions().Delete(w.Context(), id); err != nil {
 		w.Fatal(err)
 	}
@@ -340,6 +355,14 @@ func testHeld(w *world) {
 func testList(w *world) {
 	id := w.create("ann", said("a", "b", "c", "d", "e")...)
 	var want []share.Link
+	first, others := sha256.Sum256([]byte("ann")), 0
+	for i := 0; others < 3; i++ { // which an index finds with Ann's
+		name := fmt.Sprint("other ", i)
+		if sum := sha256.Sum256([]byte(name)); sum[0] == first[0] {
+			w.share(w.create(name, said("x")...), 0)
+			others++
+		}
+	}
 	for at := range int64(5) {
 		link, _ := w.share(id, at)
 		want = append([]share.Link{link}, want...)
@@ -429,6 +452,16 @@ func testEnded(w *world) {
 // A link of another namespace does not exist.
 func testViews(w *world) {
 	link, token := w.share(w.create("ann", said("a")...), 0)
+	// One that the whole store makes is where its session is, and ends with what is erased there.
+	all, err := share.New(w.whole)
+	if err != nil {
+		w.Fatal(err)
+	}
+	_, second, err := all.Create(w.Context(), link.Session, 0, time.Hour)
+	if list, also := w.List(w.Context(), "ann", repo.Page{}); err != nil || also != nil || len(list.Items) != 2 {
+		w.Errorf("%+v, %v, %v", list, err, also)
+	}
+	w.want(second, "a")
 	other, err := share.New(w.whole.In(w.Name() + "2"))
 	if err != nil {
 		w.Fatal(err)
