@@ -78,6 +78,17 @@ func RedactionTurn(id repo.ID, sequences []int64) *Turn {
 // IsRedaction reports whether a message tells that others are redacted, and says nothing itself.
 func IsRedaction(m repo.Message) bool { return m.Kind == repo.KindRedacted && hasMember(m.Metadata) }
 
+// IsEmptied reports whether a message of KindRedacted says no more than the store has it say.
+func IsEmptied(m repo.Message) bool {
+	var says struct{ Sequences []int64 }
+	want := Redacted(m)
+	if IsRedaction(m) && m.Role == repo.RoleSystem && m.CallID == "" && json.Unmarshal(m.Metadata, &says) == nil {
+		tells := RedactionTurn(m.SessionID, says.Sequences).Messages[0]
+		want.Content, want.Metadata = tells.Content, tells.Metadata
+	}
+	return m.Content == want.Content && m.Payload == nil && m.Tokens == 0 && string(m.Metadata) == string(want.Metadata)
+}
+
 // RedactionDetails are the details of the entry of the audit trail.
 func RedactionDetails(sequences []int64, reason string) json.RawMessage {
 	details, _ := json.Marshal(struct { //nolint:errchkjson // they are numbers and texts
