@@ -58,9 +58,10 @@ func (s *sessions) redact(ctx context.Context, q db.DBTX, id repo.ID, sequences 
 	if err != nil {
 		return nil, &conn.Answer{Err: err}
 	}
-	for owner, some := range of {
+	// In one order, so that forks that redact the same wait for each other, instead of being in each other's way.
+	for _, owner := range slices.SortedFunc(maps.Keys(of), repo.ID.Compare) {
 		if of[owner], err = queries.RedactMessages(ctx, q, db.RedactMessagesParams{
-			Owner: convert.UUID(owner), Sequences: some,
+			Owner: convert.UUID(owner), Sequences: of[owner],
 		}); err != nil {
 			return nil, err
 		}

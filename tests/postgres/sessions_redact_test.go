@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -12,7 +14,9 @@ import (
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/memory"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
+	"github.com/seed-df90f812/agentstore/repo/repotest"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 	"github.com/seed-df90f812/agentstore/tests/tables"
 )
@@ -158,6 +162,78 @@ func TestRedactInAView(t *testing.T) {
 	}
 	if found := spilledIn(t, store); slices.Contains(found, "messages") { // the parts of the deleted session are swept
 		t.Errorf("it is left in %v", found)
+	}
+}
+
+// What an imported fork has of others is of the namespace into which it was imported, though it is of no session.
+func TestRedactImportedInAView(t *testing.T) {
+	t.Parallel()
+	for name, store := range map[string]repotest.Whole{"postgres": pgtest.NewStore(t, agentstore.Options{}), "memory": memory.New()} {
+		t.Run(name, func(t *testing.T) {
+			ctx, s := t.Context(), store.In("theirs").Sessions()
+			id := func(session repo.Session, err error) repo.ID {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return session.ID
+			}
+			parent := id(s.Create(ctx, repo.NewSession{}))
+			spill(t, store.In("theirs"), parent)
+			spill(t, store.In("theirs"), parent)
+			fork := id(s.Fork(ctx, parent, 1, repo.NewSession{}))
+			var document bytes.Buffer
+			if err := s.Export(ctx, fork, &document); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Delete(ctx, fork); err != nil {
+				t.Fatal(err)
+			}
+			imported := id(s.Import(ctx, &document, true))
+			ours := id(store.(repo.Repositories).Sessions().Fork(ctx, imported, 1, repo.NewSession{Namespace: "ours"}))
+			for range 2 {
+				err := store.In("ours").Sessions().Redact(ctx, ours, []int64{0}, redactedBy)
+				if refused, is := errors.AsType[*repo.RefusedError](err); !is || refused.Kind != "session" {
+					t.Errorf("got %v", err)
+				}
+				if _, err := s.Delete(ctx, imported); err != nil && !errors.Is(err, repo.ErrNotFound) { // it was theirs
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// A redaction takes the digests of the turns that have one of its messages, up to the first and the last one of a turn.
+func TestRedactedDigests(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{})
+	ctx, s := t.Context(), store.Sessions()
+	session, err := s.Create(ctx, repo.NewSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, count := range []int{2, 0, 3, 1, 2, 2} { // 0 to 1, none, 2 to 4, 5, 6 to 7, 8 to 9
+		turn := repo.Turn{SessionID: session.ID, ID: fmt.Sprint(i), State: []repo.StateChange{{Key: "k", Value: []byte("1")}}}
+		for range count {
+			turn.Messages = append(turn.Messages, repo.NewMessage{Role: repo.RoleUser, Content: "x"})
+		}
+		if _, err := s.AppendTurn(ctx, turn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		sequences []int64
+		left      string
+	}{{[]int64{3}, "0 1 3 4 5"}, {[]int64{3, 6, 1}, "1 3 5"}, {[]int64{9, 5}, "1"}} {
+		if err := s.Redact(ctx, session.ID, step.sequences, redactedBy); err != nil {
+			t.Fatal(err)
+		}
+		var left string
+		if err := store.Pool().QueryRow(ctx, `SELECT string_agg(id, ' ' ORDER BY id) FROM session_turns
+			WHERE digest <> decode(repeat('00', 32), 'hex')`).Scan(&left); err != nil || left != step.left {
+			t.Errorf("after %v, %q have digests: %v", step.sequences, left, err)
+		}
 	}
 }
 
