@@ -82,7 +82,7 @@ func IsRedaction(m repo.Message) bool { return m.Kind == repo.KindRedacted && ha
 func IsEmptied(m repo.Message) bool {
 	var says struct{ Sequences []int64 }
 	want := Redacted(m)
-	if IsRedaction(m) && m.Role == repo.RoleSystem && m.CallID == "" && json.Unmarshal(m.Metadata, &says) == nil {
+	if IsRedaction(m) && m.Role == repo.RoleSystem && json.Unmarshal(m.Metadata, &says) == nil {
 		tells := RedactionTurn(m.SessionID, says.Sequences).Messages[0]
 		want.Content, want.Metadata = tells.Content, tells.Metadata
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
 	"github.com/seed-df90f812/agentstore/repo/memory"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
@@ -235,6 +237,53 @@ func TestRedactedDigests(t *testing.T) {
 			t.Errorf("after %v, %q have digests: %v", step.sequences, left, err)
 		}
 	}
+}
+
+// What a process has kept for two followers does not outlive a redaction by another process of which one of them learns.
+func TestRedactedIsNotKept(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	writer, reader := process(t, databaseURL), process(t, databaseURL)
+	ctx, s := t.Context(), writer.Sessions()
+	session, err := s.Create(ctx, repo.NewSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(content string) {
+		t.Helper()
+		if _, err := s.Append(ctx, session.ID, repo.NewMessage{Role: repo.RoleUser, Content: content}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(strings.Repeat("x", 2<<20)) // as much as a read has, so that who begins gets what follows it by another one, or of what is kept
+	first := follow(t, reader, session.ID, 0)
+	first.wants(t, 0)
+	leaving, leave := context.WithCancel(ctx)
+	defer leave()
+	for m, err := range reader.Sessions().Follow(leaving, session.ID, 0) {
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case m.Sequence == 0:
+			add(spilled)
+			add("after")
+			continue
+		case m.Sequence == 1:
+			continue
+		}
+		break
+	}
+	first.wants(t, 1, 2)
+	if err := s.Redact(ctx, session.ID, []int64{1}, redactedBy); err != nil {
+		t.Fatal(err)
+	}
+	first.wants(t, 3)
+	next := follow(t, reader, session.ID, 0)
+	next.wants(t, 0)
+	if m := await.Value(t, "message 1", next.messages); m.Kind != repo.KindRedacted {
+		t.Errorf("who begins to follow afterwards gets %+v", m)
+	}
+	next.wants(t, 2, 3)
 }
 
 // In a caller's transaction of a higher level, a redaction sees what is committed, or is aborted.

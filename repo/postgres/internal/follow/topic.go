@@ -18,8 +18,7 @@ type topic[K comparable, I any] struct {
 	looks    int
 	requests []*request[K, I]
 	tail     tail[I]
-	// emptied is how many reads had begun when the tail was emptied: of none of them anything is kept, since the item that
-	// has emptied it may have changed what they read.
+	// emptied is how many reads had begun when the tail was emptied: the item that did it may have changed what they read.
 	emptied int
 }
 
