@@ -81,12 +81,11 @@ func IsRedaction(m repo.Message) bool { return m.Kind == repo.KindRedacted && ha
 // IsEmptied reports whether a message of KindRedacted says no more than the store has it say.
 func IsEmptied(m repo.Message) bool {
 	var says struct{ Sequences []int64 }
-	want := Redacted(m)
+	content, metadata := "erased", "{}"
 	if IsRedaction(m) && m.Role == repo.RoleSystem && json.Unmarshal(m.Metadata, &says) == nil {
-		tells := RedactionTurn(m.SessionID, says.Sequences).Messages[0]
-		want.Content, want.Metadata = tells.Content, tells.Metadata
+		content, metadata = "", string(RedactionTurn(m.SessionID, says.Sequences).Messages[0].Metadata)
 	}
-	return m.Content == want.Content && m.Payload == nil && m.Tokens == 0 && string(m.Metadata) == string(want.Metadata)
+	return m.Content == content && m.Payload == nil && m.Tokens == 0 && string(m.Metadata) == metadata
 }
 
 // RedactionDetails are the details of the entry of the audit trail.
