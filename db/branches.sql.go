@@ -143,9 +143,9 @@ func (q *Queries) ForkFind(ctx context.Context, db DBTX, arg ForkFindParams) (Fo
 
 const forkImport = `-- name: ForkImport :exec
 WITH noted AS (
-    INSERT INTO session_ids (id) VALUES ($1::uuid)
+    INSERT INTO session_ids (id, namespace_hash) VALUES ($1::uuid, hashtextextended($2::text, 0))
 ), left_over AS (
-    INSERT INTO session_branches (session_id, importer) VALUES ($1::uuid, $2::uuid)
+    INSERT INTO session_branches (session_id, importer) VALUES ($1::uuid, $3::uuid)
     RETURNING true
 )
 SELECT rows_left_out('session_branches') WHERE NOT EXISTS (SELECT FROM left_over)
@@ -153,13 +153,14 @@ SELECT rows_left_out('session_branches') WHERE NOT EXISTS (SELECT FROM left_over
 
 type ForkImportParams struct {
 	SessionID pgtype.UUID
+	Namespace string
 	Importer  pgtype.UUID
 }
 
 // Index: session_ids_pkey, session_branches_pkey. Makes a place for messages that a fork which is imported has of
 // others: the id of a session that does not exist, as a deletion leaves one.
 func (q *Queries) ForkImport(ctx context.Context, db DBTX, arg ForkImportParams) error {
-	_, err := db.Exec(ctx, forkImport, arg.SessionID, arg.Importer)
+	_, err := db.Exec(ctx, forkImport, arg.SessionID, arg.Namespace, arg.Importer)
 	return err
 }
 

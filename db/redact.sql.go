@@ -90,8 +90,8 @@ WITH redacted AS (
     RETURNING m.sequence
 ), digests AS (
     UPDATE session_turns t SET digest = decode(repeat('00', 32), 'hex')
-    WHERE t.session_id = $1 AND EXISTS (SELECT FROM redacted r WHERE r.sequence >= t.first_sequence
-        AND r.sequence < t.first_sequence + t.message_count)
+    WHERE t.session_id = $1 AND width_bucket(t.first_sequence - 1, $2::bigint[])
+        < width_bucket(t.first_sequence + t.message_count - 1, $2::bigint[])
 )
 SELECT r.sequence FROM redacted r
 `
@@ -102,7 +102,8 @@ type RedactMessagesParams struct {
 }
 
 // Index: messages_pkey or messages_session_id_id_key, session_turns_pkey. Redacts messages of a session, which may be
-// deleted, returns the newly redacted ones, and takes the digests of their turns: rules.RedactedDigest.
+// deleted, returns the newly redacted ones, and takes the digests of their turns: rules.RedactedDigest. The sequences
+// ascend: a turn has one of them if fewer are below it than up to its end.
 func (q *Queries) RedactMessages(ctx context.Context, db DBTX, arg RedactMessagesParams) ([]int64, error) {
 	rows, err := db.Query(ctx, redactMessages, arg.Owner, arg.Sequences)
 	if err != nil {

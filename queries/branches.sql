@@ -30,7 +30,7 @@ SELECT rows_left_out('session_branches') WHERE NOT EXISTS (SELECT FROM stored);
 -- Index: session_ids_pkey, session_branches_pkey. Makes a place for messages that a fork which is imported has of
 -- others: the id of a session that does not exist, as a deletion leaves one.
 WITH noted AS (
-    INSERT INTO session_ids (id) VALUES (@session_id::uuid)
+    INSERT INTO session_ids (id, namespace_hash) VALUES (@session_id::uuid, hashtextextended(@namespace::text, 0))
 ), left_over AS (
     INSERT INTO session_branches (session_id, importer) VALUES (@session_id::uuid, @importer::uuid)
     RETURNING true

@@ -30,7 +30,8 @@ FROM found f JOIN judged j ON j.owner = f.owner;
 
 -- name: RedactMessages :many
 -- Index: messages_pkey or messages_session_id_id_key, session_turns_pkey. Redacts messages of a session, which may be
--- deleted, returns the newly redacted ones, and takes the digests of their turns: rules.RedactedDigest.
+-- deleted, returns the newly redacted ones, and takes the digests of their turns: rules.RedactedDigest. The sequences
+-- ascend: a turn has one of them if fewer are below it than up to its end.
 WITH redacted AS (
     UPDATE messages m SET content = 'erased', kind = 'redacted', metadata = '{}', payload = NULL, tokens = NULL,
         counter = NULL
@@ -38,8 +39,8 @@ WITH redacted AS (
     RETURNING m.sequence
 ), digests AS (
     UPDATE session_turns t SET digest = decode(repeat('00', 32), 'hex')
-    WHERE t.session_id = @owner AND EXISTS (SELECT FROM redacted r WHERE r.sequence >= t.first_sequence
-        AND r.sequence < t.first_sequence + t.message_count)
+    WHERE t.session_id = @owner AND width_bucket(t.first_sequence - 1, @sequences::bigint[])
+        < width_bucket(t.first_sequence + t.message_count - 1, @sequences::bigint[])
 )
 SELECT r.sequence FROM redacted r;
 

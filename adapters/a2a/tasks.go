@@ -191,6 +191,14 @@ func (t tasks) places(ctx context.Context, req *a2a.ListTasksRequest) (places []
 	}
 	read := repo.ReadSessions{Last: 1, WithoutPayload: true, WithoutContent: true}
 	for found, err := range adapter.EachSession(ctx, t.store.Sessions(), filter, read) {
+		if err == nil && len(found.Messages) > 0 && found.Messages[0].Kind == repo.KindRedacted { // the task itself says it
+			var stored *taskstore.StoredTask
+			if stored, err = t.Get(ctx, a2a.TaskID(found.Session.Key)); errors.Is(err, a2a.ErrTaskNotFound) {
+				continue
+			} else if err == nil {
+				found.Messages[0].Metadata, err = encode("task", stored.Task)
+			}
+		}
 		if err != nil {
 			return nil, err
 		} else if len(found.Messages) > 0 && selected(found.Messages[0].Metadata, req) {

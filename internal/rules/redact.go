@@ -78,6 +78,16 @@ func RedactionTurn(id repo.ID, sequences []int64) *Turn {
 // IsRedaction reports whether a message tells that others are redacted, and says nothing itself.
 func IsRedaction(m repo.Message) bool { return m.Kind == repo.KindRedacted && hasMember(m.Metadata) }
 
+// IsEmptied reports whether a message of KindRedacted says no more than the store has it say.
+func IsEmptied(m repo.Message) bool {
+	var says struct{ Sequences []int64 }
+	content, metadata := "erased", "{}"
+	if IsRedaction(m) && m.Role == repo.RoleSystem && json.Unmarshal(m.Metadata, &says) == nil {
+		content, metadata = "", string(RedactionTurn(m.SessionID, says.Sequences).Messages[0].Metadata)
+	}
+	return m.Content == content && m.Payload == nil && m.Tokens == 0 && string(m.Metadata) == metadata
+}
+
 // RedactionDetails are the details of the entry of the audit trail.
 func RedactionDetails(sequences []int64, reason string) json.RawMessage {
 	details, _ := json.Marshal(struct { //nolint:errchkjson // they are numbers and texts

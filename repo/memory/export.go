@@ -87,6 +87,7 @@ func (s sessions) Import(ctx context.Context, source io.Reader, restore bool) (r
 		}
 		if len(r.inherited) > 0 {
 			t.importers.put(r.inherited[0].SessionID, &r.ID)
+			t.deletedIDs.put(r.inherited[0].SessionID, &r.Namespace)
 		}
 		if state.version > 0 {
 			t.scopes.put(repo.Scope{SessionID: r.ID}, state)

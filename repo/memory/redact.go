@@ -30,15 +30,18 @@ func (s sessions) Redact(ctx context.Context, id repo.ID, sequences []int64, by 
 		t.expireStreams(func(row *streamRow) bool { return told[row.Session] != nil })
 		t.removeStreams(t.now(), math.MaxInt)
 		for owner, some := range told {
-			if t.sessions.get(owner) != nil {
-				_, err = s.appendTurn(ctx, t, rules.RedactionTurn(owner, some))
+			if t.sessions.get(owner) == nil {
+				continue // it is deleted
+			}
+			if _, err := s.appendTurn(ctx, t, rules.RedactionTurn(owner, some)); err != nil {
+				return err
 			}
 		}
 		t.recordEvent(t.now(), repo.AuditEntry{
 			Type: events.EntityDeleted, Namespace: r.Namespace, SessionID: id, Actor: by.Actor,
 			Details: rules.RedactionDetails(told[id], by.Reason),
 		})
-		return err
+		return nil
 	})
 }
 

@@ -235,6 +235,7 @@ func importMessages(ctx context.Context, q db.DBTX, sessionID repo.ID, reader *e
 		if err := queries.ForkImport(ctx, q, db.ForkImportParams{
 			SessionID: other,
 			Importer:  convert.UUID(sessionID),
+			Namespace: reader.Session().Namespace,
 		}); err != nil {
 			return 0, err
 		}

@@ -58,16 +58,15 @@ func (s *sessions) redact(ctx context.Context, q db.DBTX, id repo.ID, sequences 
 	if err != nil {
 		return nil, &conn.Answer{Err: err}
 	}
-	for owner, some := range of {
+	// In one order, so that forks that redact the same wait for each other, instead of being in each other's way.
+	for _, owner := range slices.SortedFunc(maps.Keys(of), repo.ID.Compare) {
 		if of[owner], err = queries.RedactMessages(ctx, q, db.RedactMessagesParams{
-			Owner: convert.UUID(owner), Sequences: some,
+			Owner: convert.UUID(owner), Sequences: of[owner],
 		}); err != nil {
 			return nil, err
 		}
-		if len(of[owner]) == 0 { // a fork's call has redacted them meanwhile
-			delete(of, owner)
-		}
 	}
+	maps.DeleteFunc(of, func(_ repo.ID, some []int64) bool { return len(some) == 0 }) // a fork's call did it meanwhile
 	if len(of) == 0 {
 		return nil, nil
 	}
@@ -91,14 +90,11 @@ func (s *sessions) tellRedacted(ctx context.Context, q db.DBTX, id repo.ID, told
 	changed = convert.Each(streams, func(id pgtype.UUID) news { return grown(id.Bytes, follow.Look) })
 	for _, of := range ids {
 		turn := write.NewTurn(rules.RedactionTurn(of.Bytes, told[of.Bytes]))
-		err := write.InTx(ctx, q, turn)
-		if errors.Is(err, repo.ErrNotFound) && of.Bytes != id {
-			continue // it is deleted
-		}
-		if err != nil {
+		if err := write.InTx(ctx, q, turn); err == nil {
+			changed = append(changed, newsOfTurn(turn)...)
+		} else if of.Bytes == id || !errors.Is(err, repo.ErrNotFound) { // another one may be deleted
 			return nil, err
 		}
-		changed = append(changed, newsOfTurn(turn)...)
 	}
 	return changed, nil
 }

@@ -1,9 +1,12 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,8 +14,11 @@ import (
 
 	"github.com/seed-df90f812/agentstore"
 	"github.com/seed-df90f812/agentstore/audit"
+	"github.com/seed-df90f812/agentstore/internal/await"
 	"github.com/seed-df90f812/agentstore/repo"
+	"github.com/seed-df90f812/agentstore/repo/memory"
 	"github.com/seed-df90f812/agentstore/repo/postgres"
+	"github.com/seed-df90f812/agentstore/repo/repotest"
 	"github.com/seed-df90f812/agentstore/tests/pgtest"
 	"github.com/seed-df90f812/agentstore/tests/tables"
 )
@@ -159,6 +165,125 @@ func TestRedactInAView(t *testing.T) {
 	if found := spilledIn(t, store); slices.Contains(found, "messages") { // the parts of the deleted session are swept
 		t.Errorf("it is left in %v", found)
 	}
+}
+
+// What an imported fork has of others is of the namespace into which it was imported, though it is of no session.
+func TestRedactImportedInAView(t *testing.T) {
+	t.Parallel()
+	for name, store := range map[string]repotest.Whole{"postgres": pgtest.NewStore(t, agentstore.Options{}), "memory": memory.New()} {
+		t.Run(name, func(t *testing.T) {
+			ctx, s := t.Context(), store.In("theirs").Sessions()
+			id := func(session repo.Session, err error) repo.ID {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return session.ID
+			}
+			parent := id(s.Create(ctx, repo.NewSession{}))
+			spill(t, store.In("theirs"), parent)
+			spill(t, store.In("theirs"), parent)
+			fork := id(s.Fork(ctx, parent, 1, repo.NewSession{}))
+			var document bytes.Buffer
+			if err := s.Export(ctx, fork, &document); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Delete(ctx, fork); err != nil {
+				t.Fatal(err)
+			}
+			imported := id(s.Import(ctx, &document, true))
+			ours := id(store.(repo.Repositories).Sessions().Fork(ctx, imported, 1, repo.NewSession{Namespace: "ours"}))
+			for range 2 {
+				err := store.In("ours").Sessions().Redact(ctx, ours, []int64{0}, redactedBy)
+				if refused, is := errors.AsType[*repo.RefusedError](err); !is || refused.Kind != "session" {
+					t.Errorf("got %v", err)
+				}
+				if _, err := s.Delete(ctx, imported); err != nil && !errors.Is(err, repo.ErrNotFound) { // it was theirs
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// A redaction takes the digests of the turns that have one of its messages, up to the first and the last one of a turn.
+func TestRedactedDigests(t *testing.T) {
+	t.Parallel()
+	store := pgtest.NewStore(t, agentstore.Options{})
+	ctx, s := t.Context(), store.Sessions()
+	session, err := s.Create(ctx, repo.NewSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, count := range []int{2, 0, 3, 1, 2, 2} { // 0 to 1, none, 2 to 4, 5, 6 to 7, 8 to 9
+		turn := repo.Turn{SessionID: session.ID, ID: fmt.Sprint(i), State: []repo.StateChange{{Key: "k", Value: []byte("1")}}}
+		for range count {
+			turn.Messages = append(turn.Messages, repo.NewMessage{Role: repo.RoleUser, Content: "x"})
+		}
+		if _, err := s.AppendTurn(ctx, turn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		sequences []int64
+		left      string
+	}{{[]int64{3}, "0 1 3 4 5"}, {[]int64{3, 6, 1}, "1 3 5"}, {[]int64{9, 5}, "1"}} {
+		if err := s.Redact(ctx, session.ID, step.sequences, redactedBy); err != nil {
+			t.Fatal(err)
+		}
+		var left string
+		if err := store.Pool().QueryRow(ctx, `SELECT string_agg(id, ' ' ORDER BY id) FROM session_turns
+			WHERE digest <> decode(repeat('00', 32), 'hex')`).Scan(&left); err != nil || left != step.left {
+			t.Errorf("after %v, %q have digests: %v", step.sequences, left, err)
+		}
+	}
+}
+
+// What a process has kept for two followers does not outlive a redaction by another process of which one of them learns.
+func TestRedactedIsNotKept(t *testing.T) {
+	t.Parallel()
+	databaseURL := pgtest.NewDatabase(t)
+	writer, reader := process(t, databaseURL), process(t, databaseURL)
+	ctx, s := t.Context(), writer.Sessions()
+	session, err := s.Create(ctx, repo.NewSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(content string) {
+		t.Helper()
+		if _, err := s.Append(ctx, session.ID, repo.NewMessage{Role: repo.RoleUser, Content: content}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(strings.Repeat("x", 2<<20)) // as much as a read has, so that who begins gets what follows it by another one, or of what is kept
+	first := follow(t, reader, session.ID, 0)
+	first.wants(t, 0)
+	leaving, leave := context.WithCancel(ctx)
+	defer leave()
+	for m, err := range reader.Sessions().Follow(leaving, session.ID, 0) {
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case m.Sequence == 0:
+			add(spilled)
+			add("after")
+			continue
+		case m.Sequence == 1:
+			continue
+		}
+		break
+	}
+	first.wants(t, 1, 2)
+	if err := s.Redact(ctx, session.ID, []int64{1}, redactedBy); err != nil {
+		t.Fatal(err)
+	}
+	first.wants(t, 3)
+	next := follow(t, reader, session.ID, 0)
+	next.wants(t, 0)
+	if m := await.Value(t, "message 1", next.messages); m.Kind != repo.KindRedacted {
+		t.Errorf("who begins to follow afterwards gets %+v", m)
+	}
+	next.wants(t, 2, 3)
 }
 
 // In a caller's transaction of a higher level, a redaction sees what is committed, or is aborted.

@@ -31,7 +31,7 @@ import (
 func TestStores(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(*testing.T, *a2astore.Cluster, repo.Store){
-		"tasks": testTasks, "too-much": testTooMuch, "concurrent-updates": testConcurrentUpdates, "list": testList, "list-tied": testListTied, "list-updated": testListUpdated, "push": testPush,
+		"tasks": testTasks, "too-much": testTooMuch, "concurrent-updates": testConcurrentUpdates, "list": testList, "list-tied": testListTied, "list-redacted": testListRedacted, "list-updated": testListUpdated, "push": testPush,
 		"events": testEvents, "answer": testAnswer, "leases": testLeases, "work": testWork, "work-again": testWorkAgain,
 		"unreadable": testUnreadable, "dying": testDying, "users": testUsers, "deleted": testDeleted, "erased": testErased, "odd-text": testOddText,
 	}
@@ -336,6 +336,26 @@ func testList(t *testing.T, c *a2astore.Cluster, _ repo.Store) {
 		_, err = c.Tasks.List(nobody, &a2a.ListTasksRequest{})
 		wantError(t, err, a2a.ErrUnauthenticated)
 	}
+}
+
+// A task is listed, and goes on, after what its session's last message says was redacted.
+func testListRedacted(t *testing.T, c *a2astore.Cluster, store repo.Store) {
+	ctx, task := as(t.Context(), user), newTask(a2a.TaskStateWorking)
+	_, err := c.Tasks.Create(ctx, task)
+	must(t, err)
+	session, err := store.Sessions().Find(ctx, repo.SessionKey{Namespace: "list-redacted", Key: string(task.ID)})
+	must(t, err)
+	must(t, store.Sessions().Redact(ctx, session, []int64{0}, repo.Cause{Reason: "x"}))
+	for state, want := range map[a2a.TaskState]int{a2a.TaskStateWorking: 1, a2a.TaskStateCompleted: 0, a2a.TaskStateUnspecified: 1} {
+		listed, err := c.Tasks.List(ctx, &a2a.ListTasksRequest{Status: state})
+		if must(t, err); len(listed.Tasks) != want {
+			t.Errorf("%d tasks are %q", len(listed.Tasks), state)
+		}
+	}
+	stored, err := c.Tasks.Get(ctx, task.ID)
+	must(t, err)
+	_, err = c.Tasks.Update(ctx, &taskstore.UpdateRequest{Task: stored.Task, PrevVersion: stored.Version})
+	must(t, err)
 }
 
 // Of tasks with the same time, pages have each once.

@@ -154,6 +154,40 @@ func TestShared(t *testing.T) {
 	})
 }
 
+// Once a follower has got an item that is larger than a tail, nothing before it is kept: neither what was read for two
+// when there were two of them, nor what a read brings that had begun before.
+func TestEmptied(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			w.create("a")
+			w.h.Tell(w.add("a", 5))
+			first, second := w.follow("a", 0), w.follow("a", 0)
+			time.Sleep(10 * time.Millisecond)
+			if w.large = 5; late {
+				w.readTakes = 100 * time.Millisecond
+				third := w.follow("a", 0)
+				time.AfterFunc(50*time.Millisecond, third.stop)
+			} else {
+				second.stop()
+			}
+			synctest.Wait()
+			w.readTakes = time.Millisecond
+			w.h.Tell(w.add("a", 1))
+			time.Sleep(10 * time.Millisecond)
+			first.wants(6, nil)
+			time.Sleep(200 * time.Millisecond)
+			w.counts()
+			w.share = 1 // who begins now gets the first item alone
+			w.follow("a", 0)
+			time.Sleep(100 * time.Millisecond)
+			if _, given, _ := w.counts(); given != 6 {
+				t.Errorf("late: %v: %d items were read anew", late, given)
+			}
+		})
+	}
+}
+
 // What is due together is one read, and no more reads are under way than may be.
 func TestTogether(t *testing.T) {
 	t.Parallel()

@@ -183,7 +183,13 @@ func (h *Hub[K, I]) observe(r *request[K, I]) {
 		}
 		t.size = max(1, t.size/len(a.Items))
 	}
-	if t.followers > 1 {
+	switch {
+	case t.followers == 1: // it is not extended, so it may lack an item that ends it
+		t.tail = tail[I]{}
+	case r.read > t.emptied:
 		t.tail.extend(r.from, &a.Found, h.config.Size)
+	}
+	if len(t.tail.items) == 0 {
+		t.emptied = h.begun
 	}
 }

@@ -18,6 +18,8 @@ type topic[K comparable, I any] struct {
 	looks    int
 	requests []*request[K, I]
 	tail     tail[I]
+	// emptied is how many reads had begun when the tail was emptied: the item that did it may have changed what they read.
+	emptied int
 }
 
 const unknown = -1

@@ -32,6 +32,7 @@ type world struct {
 	// room bounds the items of one answer, and share those of one position.
 	room, share int
 	size        int // of an item, in bytes
+	large       int // the sequence of an item that is larger than a tail; 0: none
 
 	mu     sync.Mutex
 	logs   map[string][]item
@@ -55,7 +56,12 @@ func inWorld(t *testing.T, test func(w *world)) {
 		w := &world{t: t, readTakes: time.Millisecond, room: 1000, share: 100, size: 1 << 10, logs: map[string][]item{}, ends: map[string]error{}}
 		w.h = New(Config[string, item]{
 			Read: w.read, Newest: w.newest,
-			Size:     func(item) int { return w.size },
+			Size: func(i item) int {
+				if w.large > 0 && i.sequence == w.large {
+					return 2 * tailBytes
+				}
+				return w.size
+			},
 			Passes:   func(err error) bool { return errors.Is(err, errPasses) || errors.Is(err, errAlone) },
 			Alone:    func(err error) bool { return errors.Is(err, errAlone) },
 			Interval: func() time.Duration { return interval },
