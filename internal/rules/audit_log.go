@@ -1,12 +1,16 @@
 package rules
 
 import (
+	"bufio"
+	"context"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"slices"
 	"time"
 
 	"github.com/seed-df90f812/agentstore/audit/auditlog"
+	"github.com/seed-df90f812/agentstore/internal/ctxio"
 	"github.com/seed-df90f812/agentstore/internal/events"
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -82,3 +86,24 @@ func CheckSeal(unsealed auditlog.Unsealed, seal auditlog.Seal) error {
 		seal.Checkpoint.Size == unsealed.Size+int64(entries)
 	return invalidIf(!whole, "seal", "does not have a leaf for each entry and a checkpoint of them all")
 }
+
+// AuditExport writes an export: a line of JSON for each entry.
+type AuditExport struct {
+	out     *bufio.Writer
+	encoder *json.Encoder
+}
+
+// NewAuditExport returns an export to w. It writes in large pieces, and does not
+// wait for w once ctx has ended.
+func NewAuditExport(ctx context.Context, w io.Writer) *AuditExport {
+	out := bufio.NewWriterSize(ctxio.NewWriter(ctx, w), 64<<10)
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	return &AuditExport{out, encoder}
+}
+
+// Write writes an entry.
+func (x *AuditExport) Write(e repo.AuditEntry) error { return x.encoder.Encode(e) }
+
+// Close writes the remaining lines.
+func (x *AuditExport) Close() error { return x.out.Flush() }
