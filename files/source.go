@@ -2,10 +2,10 @@ package files
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"hash"
 	"io"
 	"sync"
@@ -38,10 +38,10 @@ func newSource(ctx context.Context, r io.Reader, limit int64) (*source, error) {
 	s.head = s.begin[:n]
 	seeker, can := r.(io.Seeker)
 	switch {
-	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+	case read.ended:
 		s.rest = nil
-	case err != nil:
-		return s, err
+	case read.err != nil || err != nil: // io.ErrUnexpectedEOF may be r's own, as of a connection that was cut
+		return s, cmp.Or(read.err, err)
 	case can:
 		at, err := seeker.Seek(0, io.SeekCurrent)
 		if err != nil {
@@ -91,7 +91,7 @@ type counted struct {
 func (c *counted) hex() string { return hex.EncodeToString(c.sum.Sum(nil)) }
 
 func (c *counted) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
+	if err := cmp.Or(c.ctx.Err(), c.err); err != nil { // a buffer that was full has hidden it
 		return 0, err
 	}
 	n, err := c.r.Read(p)
@@ -101,7 +101,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	if c.size += int64(n); c.size > c.limit {
 		err = &repo.LimitExceededError{Kind: "bytes of a file", Limit: c.limit}
 	}
-	if c.ended = errors.Is(err, io.EOF); err != nil && !c.ended {
+	if c.ended = err == io.EOF; err != nil && !c.ended { //nolint:errorlint // what wraps it is no end
 		c.err = err
 	}
 	return n, err
