@@ -4,9 +4,7 @@ import (
 	"archive/tar"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"slices"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -44,9 +42,13 @@ func (f *Files) Export(ctx context.Context, session repo.ID, w io.Writer) error 
 // session's files can be opened. It may be repeated. Errors: NotFoundError for the session; ImportError for a tar that
 // is none, has bytes of which the session has no file, or that are not what their name says; those of Save.
 func (f *Files) Import(ctx context.Context, session repo.ID, r io.Reader) error {
-	owner := OfSession(session)
-	if _, err := f.store.Sessions().Get(ctx, session); err != nil {
+	owner, keys := OfSession(session), map[string][]string{} // of versions, by their hash
+	found, err := all(ctx, f.store.State(), owner, "file/")
+	if err != nil {
 		return err
+	}
+	for _, file := range found {
+		keys[file.SHA256] = append(keys[file.SHA256], versionKey(file.Name, file.Version))
 	}
 	for archive := tar.NewReader(r); ; {
 		header, err := archive.Next()
@@ -56,23 +58,28 @@ func (f *Files) Import(ctx context.Context, session repo.ID, r io.Reader) error 
 		if err != nil {
 			return &repo.ImportError{Field: "files", Reason: "are no tar", Err: err}
 		}
-		err = f.keep(ctx, archive, remove(owner.scope, lockKey), same(owner, header.Name))
+		foreign := &repo.ImportError{Field: "files", Reason: "have bytes that are not those of a file of the session"}
+		if len(keys[header.Name]) == 0 {
+			return foreign
+		}
+		err = f.keep(ctx, archive, remove(owner.scope, lockKey), same(owner, keys[header.Name], foreign))
 		if err != nil {
 			return err
 		}
 	}
 }
 
-// same returns the versions of a session with the bytes that a tar has under a name.
-func same(owner Owner, name string) versions {
-	return func(ctx context.Context, state repo.State, c content) ([]File, []repo.StateChange, error) {
-		found, err := all(ctx, state, owner, "file/")
-		found = slices.DeleteFunc(found, func(file File) bool {
-			return file.SHA256 != c.SHA256 || file.Size != c.size || checkID(file.ID) != nil || file.ID[:1] != c.SHA256[:1]
-		})
-		if err == nil && (len(found) == 0 || name != c.SHA256) {
-			err = &repo.ImportError{
-				Field: fmt.Sprintf("files[%q]", name), Reason: "are not the bytes of a file of the session",
+// same returns which of the versions of a session with these keys have the bytes that were read, or an error if none.
+func same(owner Owner, keys []string, none error) versions {
+	return func(ctx context.Context, state repo.State, c content) (found []File, _ []repo.StateChange, err error) {
+		err = none
+		for _, key := range keys {
+			file := File{Owner: owner}
+			if gone := get(ctx, state, owner.scope, key, &file); gone != nil && !errors.Is(gone, repo.ErrNotFound) {
+				return nil, nil, gone
+			}
+			if file.SHA256 == c.SHA256 && file.Size == c.size && checkID(file.ID) == nil && file.ID[:1] == c.SHA256[:1] {
+				found, err = append(found, file), nil
 			}
 		}
 		return found, nil, err
