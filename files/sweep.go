@@ -165,8 +165,7 @@ func (s *sweep) reference(ctx context.Context, scope repo.Scope, v repo.StateVal
 		found, err = state.Get(ctx, scope, "ref/"+name)
 	}
 	if err == nil {
-		var key string
-		if err = get(ctx, state, owner.scope, idKey(id), &key); errors.Is(err, repo.ErrNotFound) {
+		if err = get(ctx, state, owner.scope, idKey(id), new(string)); errors.Is(err, repo.ErrNotFound) {
 			err = s.drop(ctx, scope, found, id, owner)
 		}
 	}

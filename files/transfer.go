@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -16,21 +18,17 @@ func (f *Files) Export(ctx context.Context, session repo.ID, w io.Writer) error 
 	if err != nil {
 		return err
 	}
-	archive, written := tar.NewWriter(w), map[string]bool{}
-	for _, file := range found {
-		if written[file.SHA256] {
-			continue
-		}
-		written[file.SHA256] = true
+	slices.SortFunc(found, func(a, b File) int { return strings.Compare(a.SHA256, b.SHA256) })
+	archive := tar.NewWriter(w)
+	for _, file := range slices.CompactFunc(found, func(a, b File) bool { return a.SHA256 == b.SHA256 }) {
 		r, err := f.open(ctx, file.Owner, versionKey(file.Name, file.Version))
 		if err != nil {
 			return err
 		}
-		header := tar.Header{Name: file.SHA256, Size: file.Size, Mode: 0o600, Format: tar.FormatPAX}
-		if err := archive.WriteHeader(&header); err != nil {
-			return err
+		err = archive.WriteHeader(&tar.Header{Name: file.SHA256, Size: file.Size, Mode: 0o600, Format: tar.FormatPAX})
+		if err == nil {
+			_, err = io.Copy(archive, r)
 		}
-		_, err = io.Copy(archive, r)
 		if err := errors.Join(err, r.Close()); err != nil {
 			return err
 		}
@@ -40,7 +38,8 @@ func (f *Files) Export(ctx context.Context, session repo.ID, w io.Writer) error 
 
 // Import reads what Export has written, after Sessions.Import has stored the session's document: from then on the
 // session's files can be opened. It may be repeated. Errors: NotFoundError for the session; ImportError for a tar that
-// is none, has bytes of which the session has no file, or that are not what their name says; those of Save.
+// is none, has bytes of which the session has no file, or that are not what their name says, or, after all that it has is
+// kept, lacks those of one that are not there either; those of Save.
 func (f *Files) Import(ctx context.Context, session repo.ID, r io.Reader) error {
 	owner, keys := OfSession(session), map[string][]string{} // of versions, by their hash
 	found, err := all(ctx, f.store.State(), owner, "file/")
@@ -50,23 +49,27 @@ func (f *Files) Import(ctx context.Context, session repo.ID, r io.Reader) error 
 	for _, file := range found {
 		keys[file.SHA256] = append(keys[file.SHA256], versionKey(file.Name, file.Version))
 	}
-	for archive := tar.NewReader(r); ; {
-		header, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return &repo.ImportError{Field: "files", Reason: "are no tar", Err: err}
-		}
+	archive := tar.NewReader(r)
+	header, err := archive.Next()
+	for ; err == nil; header, err = archive.Next() {
 		foreign := &repo.ImportError{Field: "files", Reason: "have bytes that are not those of a file of the session"}
 		if len(keys[header.Name]) == 0 {
 			return foreign
 		}
-		err = f.keep(ctx, archive, remove(owner.scope, lockKey), same(owner, keys[header.Name], foreign))
+		err := f.keep(ctx, archive, remove(owner.scope, lockKey), same(owner, keys[header.Name], foreign))
 		if err != nil {
 			return err
 		}
 	}
+	if !errors.Is(err, io.EOF) {
+		return &repo.ImportError{Field: "files", Reason: "are no tar", Err: err}
+	}
+	for _, of := range keys { // a tar that was cut between two entries is one
+		if _, err := f.open(ctx, owner, of[0]); err != nil {
+			return &repo.ImportError{Field: "files", Reason: "lack the bytes of a file of the session", Err: err}
+		}
+	}
+	return nil
 }
 
 // same returns which of the versions of a session with these keys have the bytes that were read, or an error if none.

@@ -43,8 +43,15 @@ func testTransfer(w *world) {
 	for file := range saved {
 		w.hasNot(owner, *file)
 	}
+	fresh := w.files(namespace, files.Options{}) // the notes of the other one have become too old
+	for _, cut := range []int{0, 100, 512, 1024, 2048, len(archive.Bytes()) / 2} { // between two entries, and in one
+		err := fresh.Import(w.Context(), id, bytes.NewReader(archive.Bytes()[:cut]))
+		if !errors.Is(err, repo.ErrImport) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			w.Errorf("cut at %d: %v", cut, err)
+		}
+	}
 	for range 2 {
-		w.check(w.Import(w.Context(), id, bytes.NewReader(archive.Bytes())))
+		w.check(fresh.Import(w.Context(), id, bytes.NewReader(archive.Bytes())))
 	}
 	for file, text := range saved {
 		w.has(owner, *file, text)
