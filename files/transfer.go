@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-df90f812/agentstore/internal/ctxio"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -19,7 +20,7 @@ func (f *Files) Export(ctx context.Context, session repo.ID, w io.Writer) error 
 		return err
 	}
 	slices.SortFunc(found, func(a, b File) int { return strings.Compare(a.SHA256, b.SHA256) })
-	archive := tar.NewWriter(w)
+	archive := tar.NewWriter(ctxio.NewWriter(ctx, w))
 	for _, file := range slices.CompactFunc(found, func(a, b File) bool { return a.SHA256 == b.SHA256 }) {
 		r, err := f.open(ctx, file.Owner, versionKey(file.Name, file.Version))
 		if err != nil {
@@ -38,8 +39,8 @@ func (f *Files) Export(ctx context.Context, session repo.ID, w io.Writer) error 
 
 // Import reads what Export has written, after Sessions.Import has stored the session's document: from then on the
 // session's files can be opened. It may be repeated. Errors: NotFoundError for the session; ImportError for a tar that
-// is none, has bytes of which the session has no file, or that are not what their name says, or, after all that it has is
-// kept, lacks those of one that are not there either; those of Save.
+// is none, has bytes of which the session has no file, or that are not what their name says, or, when all that it has
+// is kept, for a file whose bytes are not there; those of Save.
 func (f *Files) Import(ctx context.Context, session repo.ID, r io.Reader) error {
 	owner, keys := OfSession(session), map[string][]string{} // of versions, by their hash
 	found, err := all(ctx, f.store.State(), owner, "file/")
@@ -49,7 +50,7 @@ func (f *Files) Import(ctx context.Context, session repo.ID, r io.Reader) error 
 	for _, file := range found {
 		keys[file.SHA256] = append(keys[file.SHA256], versionKey(file.Name, file.Version))
 	}
-	archive := tar.NewReader(r)
+	archive := tar.NewReader(ctxio.NewReader(ctx, r))
 	header, err := archive.Next()
 	for ; err == nil; header, err = archive.Next() {
 		foreign := &repo.ImportError{Field: "files", Reason: "have bytes that are not those of a file of the session"}

@@ -43,6 +43,26 @@ func testCut(w *world) {
 	w.clean(0)
 }
 
+// A reader that blocks is not waited for when the context has ended.
+func testBlocked(w *world) {
+	for _, before := range []int{0, 100, 3 << 20} {
+		ctx, cancel := context.WithCancel(w.Context())
+		blocked := readerFunc(func([]byte) (int, error) {
+			cancel()
+			<-w.Context().Done() // when the test has ended
+			return 0, io.EOF
+		})
+		r := io.MultiReader(bytes.NewReader(random(before)), blocked)
+		if _, err := w.Save(ctx, files.OfNamespace(), files.NewFile{Name: "f"}, r); !errors.Is(err, context.Canceled) {
+			w.Error(err)
+		}
+		if err := w.Import(ctx, w.session(), blocked); !errors.Is(err, context.Canceled) {
+			w.Error(err)
+		}
+	}
+	w.clean(0)
+}
+
 // once are blobs whose readers fail once.
 type once struct {
 	files.Blobs

@@ -34,7 +34,7 @@ func Run(t *testing.T, open func(*testing.T) Store) {
 		"Fork": testFork, "Forged": testForged, "Transfer": testTransfer, "ForeignTransfer": testForeignTransfer,
 		"FailedSave": testFailedSave, "GivenUp": testGivenUp, "Shared": testShared, "Rounds": testRounds, "FailedDelete": testFailedDelete,
 		"Writers": testWriters, "Sweepers": testSweepers, "Freed": testFreed, "Restored": testRestored, "RestoredMeanwhile": testRestoredMeanwhile,
-		"Cut": testCut, "EndedReader": testEndedReader, "Handler": testHandler, "Views": testViews,
+		"Cut": testCut, "Blocked": testBlocked, "EndedReader": testEndedReader, "Handler": testHandler, "Views": testViews,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

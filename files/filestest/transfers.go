@@ -44,6 +44,7 @@ func testTransfer(w *world) {
 		w.hasNot(owner, *file)
 	}
 	fresh := w.files(namespace, files.Options{}) // the notes of the other one have become too old
+
 	for _, cut := range []int{0, 100, 512, 1024, 2048, len(archive.Bytes()) / 2} { // between two entries, and in one
 		err := fresh.Import(w.Context(), id, bytes.NewReader(archive.Bytes()[:cut]))
 		if !errors.Is(err, repo.ErrImport) && !errors.Is(err, io.ErrUnexpectedEOF) {
