@@ -80,8 +80,14 @@ func testForeignTransfer(w *world) {
 			w.Errorf("%s: %v", name, err)
 		}
 	}
+	if err := w.Import(w.Context(), a, bytes.NewReader(archive.Bytes())); err != nil {
+		w.Error(err)
+	}
 	if w.blobs.puts != 2 {
 		w.Errorf("%d were put", w.blobs.puts)
+	}
+	if err := w.Import(w.Context(), a, bytes.NewReader(forged)); !errors.Is(err, repo.ErrImport) {
+		w.Error(err)
 	}
 	w.has(files.OfSession(b), file, "two")
 	w.clean(2)
