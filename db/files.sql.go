@@ -9,9 +9,10 @@ import (
 	"context"
 )
 
-const fileChunksDelete = `-- name: FileChunksDelete :execrows
-DELETE FROM file_chunks c WHERE c.namespace = $1 AND c.blob = $2 AND c.position = ANY (ARRAY(
-    SELECT d.position FROM file_chunks d WHERE d.namespace = $1 AND d.blob = $2 LIMIT $3))
+const fileChunksDelete = `-- name: FileChunksDelete :one
+WITH last AS (SELECT d.position FROM file_chunks d WHERE d.namespace = $1 AND d.blob = $2
+    ORDER BY d.position DESC LIMIT $3), gone AS (DELETE FROM file_chunks c WHERE c.namespace = $1
+    AND c.blob = $2 AND c.position = ANY (ARRAY(SELECT position FROM last))) SELECT count(*) FROM last
 `
 
 type FileChunksDeleteParams struct {
@@ -20,13 +21,13 @@ type FileChunksDeleteParams struct {
 	MaxRows   int32
 }
 
-// Index: file_chunks_pkey, twice. Removes some rows of a blob, of which a part may be gone.
+// Index: file_chunks_pkey, twice. Removes the last rows of a blob, so that what is left of it is its beginning, and
+// returns how many it has found: another one at once may have removed them, and be ended before the rest.
 func (q *Queries) FileChunksDelete(ctx context.Context, db DBTX, arg FileChunksDeleteParams) (int64, error) {
-	result, err := db.Exec(ctx, fileChunksDelete, arg.Namespace, arg.Blob, arg.MaxRows)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	row := db.QueryRow(ctx, fileChunksDelete, arg.Namespace, arg.Blob, arg.MaxRows)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const fileChunksGet = `-- name: FileChunksGet :one

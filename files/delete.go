@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/seed-df90f812/agentstore/internal/pages"
 	"github.com/seed-df90f812/agentstore/repo"
@@ -91,11 +92,10 @@ func (f *Files) Fork(ctx context.Context, id repo.ID, at int64, new repo.NewSess
 
 // carry gives a fork versions of its parent's.
 func carry(ctx context.Context, state repo.State, found []File, to Owner, at int64) error {
+	found = slices.DeleteFunc(found, func(file File) bool { return file.Sequence > at || checkID(file.ID) != nil })
 	locks := []repo.StateChange{remove(to.scope, lockKey)}
 	for _, file := range found {
-		if checkID(file.ID) == nil {
-			locks = append(locks, remove(shard(file.ID), lockKey))
-		}
+		locks = append(locks, remove(shard(file.ID), lockKey))
 	}
 	if err := lock(ctx, state, locks); err != nil {
 		return err
@@ -104,9 +104,6 @@ func carry(ctx context.Context, state repo.State, found []File, to Owner, at int
 	last := map[string]File{}
 	for _, file := range found {
 		var bytes ref
-		if file.Sequence > at || checkID(file.ID) != nil {
-			continue
-		}
 		err := get(ctx, state, shard(file.ID), refKey(file.ID, file.Owner), &bytes)
 		if errors.Is(err, repo.ErrNotFound) { // an imported session's whose bytes were not
 			continue

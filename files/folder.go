@@ -64,17 +64,15 @@ func (f folder) Get(ctx context.Context, key string, offset int64) (io.ReadClose
 	if err != nil {
 		return nil, err
 	}
-	if _, err = file.Seek(offset, io.SeekStart); err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	_, err = file.Seek(offset, io.SeekStart)
+	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
 }
 
 func (f folder) Delete(ctx context.Context, key string) error {
-	for _, name := range []string{f.name(key), f.name(key) + ".part"} {
+	for _, name := range []string{f.name(key) + ".part", f.name(key)} { // in the order of a Put that is late
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

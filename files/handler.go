@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/seed-df90f812/agentstore/repo"
 )
@@ -13,8 +14,8 @@ import (
 // inline are the types that a browser may show in place: none of them runs anything.
 var inline = []string{"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"}
 
-// Handler serves versions by their ids, with ranges and with their hash as ETag. authorize says whose files a request
-// may have, and which version it asks for, such as OfSession of a session that the user may read, and
+// Handler serves versions by their ids, each whole or one range of it, with its hash as ETag. authorize says whose
+// files a request may have, and which version it asks for, such as OfSession of a session that the user may read, and
 // r.PathValue("id"); the version is then looked for among these files alone. A browser shows PNG, JPEG, GIF, WebP and
 // PDF, and saves everything else; it guesses no type, and runs nothing in the name of the site.
 //
@@ -44,6 +45,10 @@ func (f *Files) Handler(authorize func(r *http.Request) (owner Owner, id string,
 		w.Header().Set("Content-Type", file.Type)
 		w.Header().Set("Content-Disposition", disposition(file.File))
 		w.Header().Set("ETag", `"`+file.SHA256+`"`)
+		if strings.Contains(r.Header.Get("Range"), ",") { // each of many ranges would be a statement
+			r = r.Clone(r.Context())
+			r.Header.Del("Range")
+		}
 		http.ServeContent(w, r, "", file.SavedAt, file)
 	})
 }
@@ -60,12 +65,11 @@ func refuse(w http.ResponseWriter, status int) { http.Error(w, http.StatusText(s
 // disposition returns how a browser takes a file, with its name (RFC 6266).
 func disposition(f File) string {
 	how := "attachment"
-	media, _, err := mime.ParseMediaType(f.Type)
-	if err == nil && slices.Contains(inline, media) {
+	if media, _, err := mime.ParseMediaType(f.Type); err == nil && slices.Contains(inline, media) {
 		how = "inline"
 	}
 	name := strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == '/' || r == '\\' {
+		if unicode.In(r, unicode.Cc, unicode.Bidi_Control) || r == '/' || r == '\\' { // "exe.png" may end in ".exe"
 			return '_'
 		}
 		return r

@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"sync"
@@ -19,10 +20,7 @@ type memory struct {
 
 func (m *memory) Put(ctx context.Context, key string, r io.Reader) error {
 	data, err := io.ReadAll(r)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return err
 	}
 	m.mu.Lock()

@@ -69,6 +69,9 @@ func (f *Files) open(ctx context.Context, owner Owner, key string) (*Reader, err
 
 // Read implements io.Reader.
 func (r *Reader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
 	if r.at >= r.Size {
 		return 0, io.EOF
 	}
@@ -85,6 +88,9 @@ func (r *Reader) Read(p []byte) (int, error) {
 		if err = nil; r.at < r.Size {
 			err = io.ErrUnexpectedEOF
 		}
+	}
+	if err != nil {
+		_ = r.Close() // the next call asks the Blobs again
 	}
 	return n, err
 }

@@ -8,11 +8,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed-df90f812/agentstore/internal/jsonvalue"
+	"github.com/seed-df90f812/agentstore/internal/limits"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -95,12 +99,13 @@ type NewFile struct {
 
 func (n NewFile) check() error {
 	_, _, err := mime.ParseMediaType(cmp.Or(n.Type, octets))
-	trimmed := strings.TrimSpace(string(n.Metadata))
+	odd := strings.ContainsFunc(n.Type, func(r rune) bool { return r < ' ' || r > '~' })
 	return cmp.Or(
 		checkName(n.Name),
-		invalidIf(err != nil || len(n.Type) > repo.MaxNameBytes, "file.type", "is no media type of at most 255 bytes"),
+		invalidIf(err != nil || odd || len(n.Type) > repo.MaxNameBytes, "file.type", "is no media type of at most 255 bytes"),
 		invalidIf(len(n.Metadata) > MaxMetadata, "file.metadata", "has more than 64 KiB"),
-		invalidIf(n.Metadata != nil && (!json.Valid(n.Metadata) || trimmed[0] != '{'), "file.metadata", "is no JSON object"),
+		invalidIf(n.Metadata != nil && jsonvalue.CheckObject(n.Metadata, limits.MaxJSONDepth-1) != nil,
+			"file.metadata", "is no JSON object that can be kept"),
 	)
 }
 
@@ -123,12 +128,8 @@ func shard(digit string) repo.Scope { return repo.Scope{Name: "files/shard/" + d
 
 // checkID tells what may be an id from what is none. An id begins with the first digit of the hash.
 func checkID(id string) error {
-	digit, secret := id, ""
-	if len(id) > 0 {
-		digit, secret = id[:1], id[1:]
-	}
-	bad := len(id) < 20 || len(id) > 64 || !strings.Contains(digits, digit) ||
-		strings.Trim(secret, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != ""
+	bad := len(id) < 20 || len(id) > 64 || !strings.Contains(digits, id[:1]) ||
+		strings.Trim(id[1:], "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != ""
 	return invalidIf(bad, "id", "is no id of a file")
 }
 
@@ -203,30 +204,20 @@ func decode(value repo.StateValue, into any) error {
 
 // write makes changes, however many, in a transaction that has locked their scopes.
 func write(ctx context.Context, state repo.State, changes []repo.StateChange) error {
-	const most = 500
-	for len(changes) > 0 {
-		n := min(len(changes), most)
-		if _, err := state.Change(ctx, changes[:n]); err != nil {
+	for some := range slices.Chunk(changes, 300) { // of which each has the largest metadata, perhaps
+		if _, err := state.Change(ctx, some); err != nil {
 			return err
 		}
-		changes = changes[n:]
 	}
 	return nil
 }
 
 // lock locks the scopes of changes, in the order in which every writer does.
 func lock(ctx context.Context, state repo.State, changes []repo.StateChange) error {
-	var locks []repo.StateChange
-	known := map[repo.Scope]bool{}
+	locks := map[repo.Scope]repo.StateChange{}
 	for _, c := range changes {
-		if !known[c.Scope] {
-			known[c.Scope] = true
-			locks = append(locks, remove(c.Scope, lockKey))
-		}
+		locks[c.Scope] = remove(c.Scope, lockKey)
 	}
-	if len(locks) == 0 {
-		return nil
-	}
-	_, err := state.Change(ctx, locks)
+	_, err := state.Change(ctx, slices.Collect(maps.Values(locks)))
 	return err
 }

@@ -14,7 +14,8 @@ import (
 // Save reads r to its end, and saves that as the next version of a file. Savers of one name wait for each other, for
 // the last transaction alone, and none has to try again. What can seek is read twice, from where it is: bytes that the
 // namespace has are not kept again. A save that fails, or whose process dies, leaves no version, and Sweep removes what
-// is left of its bytes.
+// is left of its bytes. When ctx ends, a Read that
+// blocks is left to itself.
 //
 // Errors: InvalidError; NotFoundError for the session; LimitExceededError above Options.MaxBytes; r's and the Blobs'
 // own; context.DeadlineExceeded or VersionConflictError after half of Options.Grace; ErrUnknownOutcome: the version may

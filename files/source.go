@@ -2,14 +2,15 @@ package files
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"hash"
 	"io"
 	"sync"
 
+	"github.com/seed-df90f812/agentstore/internal/ctxio"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -23,7 +24,7 @@ type source struct {
 	begin *[headBytes]byte
 	head  []byte       // what was read of it
 	rest  io.Reader    // nil: head is all
-	seek  func() error // to behind the head; nil: rest cannot seek
+	seek  func() error // to behind the head, if it can seek
 	sum   string       // of all; empty: it is read once
 	size  int64
 	limit int64
@@ -31,27 +32,30 @@ type source struct {
 
 // newSource reads a source, as far as it can be read again.
 func newSource(ctx context.Context, r io.Reader, limit int64) (*source, error) {
-	s := &source{begin: heads.Get().(*[headBytes]byte), rest: r, limit: limit}
-	read := &counted{ctx: ctx, r: r, limit: limit, sum: sha256.New()}
+	s := &source{begin: heads.Get().(*[headBytes]byte), seek: func() error { return nil }, limit: limit}
+	// The first one reads nothing ahead of where rest begins, but may have an error still.
+	s.rest = io.MultiReader(ctxio.NewReader(ctx, io.LimitReader(r, headBytes)), ctxio.NewReader(ctx, r))
+	read := &counted{ctx: ctx, r: s.rest, limit: limit, sum: sha256.New()}
 	had, err := io.ReadFull(read, s.begin[:])
 	n := int64(had)
 	s.head = s.begin[:n]
 	seeker, can := r.(io.Seeker)
 	switch {
-	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+	case read.ended:
 		s.rest = nil
-	case err != nil:
-		return s, err
+	case read.err != nil || err != nil: // io.ErrUnexpectedEOF may be r's own, as of a connection that was cut
+		return s, cmp.Or(read.err, err)
 	case can:
 		at, err := seeker.Seek(0, io.SeekCurrent)
 		if err != nil {
 			return s, nil //nolint:nilerr // such as of a pipe
 		}
-		s.seek = func() error { _, err := seeker.Seek(at, io.SeekStart); return err }
-		if n, err = io.Copy(io.Discard, read); err != nil {
-			return s, err
+		s.seek = func() error {
+			s.rest = ctxio.NewReader(ctx, r)
+			_, err := seeker.Seek(at, io.SeekStart)
+			return err
 		}
-		if err := s.seek(); err != nil {
+		if n, err = io.Copy(io.Discard, read); err != nil {
 			return s, err
 		}
 		n += headBytes
@@ -71,11 +75,8 @@ func (s *source) again(ctx context.Context) (*counted, error) {
 	if s.rest == nil {
 		return &counted{ctx: ctx, r: head, limit: s.limit}, nil
 	}
-	read := &counted{ctx: ctx, r: io.MultiReader(head, s.rest), limit: s.limit, sum: sha256.New()}
-	if s.seek != nil {
-		return read, s.seek()
-	}
-	return read, nil
+	err := s.seek()
+	return &counted{ctx: ctx, r: io.MultiReader(head, s.rest), limit: s.limit, sum: sha256.New()}, err
 }
 
 // counted reads a source, for one call.
@@ -91,7 +92,7 @@ type counted struct {
 func (c *counted) hex() string { return hex.EncodeToString(c.sum.Sum(nil)) }
 
 func (c *counted) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
+	if err := cmp.Or(c.ctx.Err(), c.err); err != nil { // a buffer that was full has hidden it
 		return 0, err
 	}
 	n, err := c.r.Read(p)
@@ -101,7 +102,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	if c.size += int64(n); c.size > c.limit {
 		err = &repo.LimitExceededError{Kind: "bytes of a file", Limit: c.limit}
 	}
-	if c.ended = errors.Is(err, io.EOF); err != nil && !c.ended {
+	if c.ended = err == io.EOF; err != nil && !c.ended { // what wraps it is no end
 		c.err = err
 	}
 	return n, err

@@ -97,6 +97,13 @@ func (s *sweep) begin(ctx context.Context) (at place, err error) {
 	return at, err
 }
 
+// end removes a key, as long as that has not changed.
+func end(scope repo.Scope, v repo.StateValue) repo.StateChange {
+	change := remove(scope, v.Key)
+	change.IfVersion = &v.Version
+	return change
+}
+
 func (s *sweep) isOld(v repo.StateValue) bool { return s.now.Sub(v.UpdatedAt) > s.options.Grace }
 
 // one does something with each key, by what follows the prefix. A conflict says that another was faster.
@@ -151,33 +158,30 @@ func ownerOf(key string) Owner {
 func (s *sweep) reference(ctx context.Context, scope repo.Scope, v repo.StateValue, name string, owner Owner) error {
 	state := s.store.State()
 	id, _, _ := strings.Cut(name, "/")
-	var key string
-	err := get(ctx, state, owner.scope, idKey(id), &key)
-	if errors.Is(err, repo.ErrNotFound) {
-		err = s.drop(ctx, scope, name, id, owner)
+	found, err := v, error(nil)
+	gone := strings.HasPrefix(v.Key, "gone/")
+	if gone { // read before the owner is asked: who restores a session refers again
+		found, err = state.Get(ctx, scope, "ref/"+name)
 	}
-	if err == nil && strings.HasPrefix(v.Key, "gone/") {
-		_, err = state.Change(ctx, []repo.StateChange{remove(scope, v.Key)})
+	if err == nil {
+		if err = get(ctx, state, owner.scope, idKey(id), new(string)); errors.Is(err, repo.ErrNotFound) {
+			err = s.drop(ctx, scope, found, id, owner)
+		}
+	}
+	if gone && (err == nil || errors.Is(err, repo.ErrNotFound)) {
+		_, err = state.Change(ctx, []repo.StateChange{end(scope, v)})
 	}
 	return err
 }
 
-// drop removes a reference, if it is there, and notes that the bytes may be in no use.
-func (s *sweep) drop(ctx context.Context, scope repo.Scope, name, id string, owner Owner) error {
-	found, err := s.store.State().Get(ctx, scope, "ref/"+name)
+// drop removes a reference as it was found, and notes that the bytes may be in no use.
+func (s *sweep) drop(ctx context.Context, scope repo.Scope, found repo.StateValue, id string, owner Owner) error {
 	var at ref
-	if err == nil {
-		err = decode(found, &at)
-	}
-	if errors.Is(err, repo.ErrNotFound) {
-		return nil
-	} else if err != nil {
+	if err := decode(found, &at); err != nil {
 		return err
 	}
-	end := remove(scope, found.Key)
-	end.IfVersion = &found.Version // a restoration of the session refers again
-	_, err = s.store.State().Change(ctx, []repo.StateChange{
-		end, remove(scope, useKey(at.SHA256, id, owner)), set(scope, "free/"+at.SHA256, yes),
+	_, err := s.store.State().Change(ctx, []repo.StateChange{
+		end(scope, found), remove(scope, useKey(at.SHA256, id, owner)), set(scope, "free/"+at.SHA256, yes),
 	})
 	if err == nil {
 		s.swept.References++
@@ -190,9 +194,7 @@ func (s *sweep) note(ctx context.Context, scope repo.Scope, v repo.StateValue, n
 	if !s.isOld(v) {
 		return nil
 	}
-	end := remove(scope, v.Key)
-	end.IfVersion = &v.Version
-	_, err := s.store.State().Change(ctx, []repo.StateChange{end, set(scope, "trash/"+name, yes)})
+	_, err := s.store.State().Change(ctx, []repo.StateChange{end(scope, v), set(scope, "trash/"+name, yes)})
 	return err
 }
 
@@ -202,9 +204,7 @@ func (s *sweep) bytes(ctx context.Context, scope repo.Scope, v repo.StateValue, 
 		return nil
 	}
 	return s.store.InTx(ctx, func(ctx context.Context, tx repo.Repositories) error {
-		end := remove(scope, v.Key)
-		end.IfVersion = &v.Version
-		if _, err := tx.State().Change(ctx, []repo.StateChange{end}); err != nil {
+		if _, err := tx.State().Change(ctx, []repo.StateChange{end(scope, v)}); err != nil {
 			return err
 		}
 		used, err := tx.State().List(ctx, scope, "use/"+sum+"/", repo.Page{Limit: 1})

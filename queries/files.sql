@@ -14,7 +14,9 @@ SELECT @namespace, @blob, parts.first + parts.n, substr(parts.data, parts.n * 79
 SELECT string_agg(c.data, ''::bytea ORDER BY c.position)::bytea AS data FROM file_chunks c
 WHERE c.namespace = @namespace AND c.blob = @blob AND c.position >= @first AND c.position < @before;
 
--- name: FileChunksDelete :execrows
--- Index: file_chunks_pkey, twice. Removes some rows of a blob, of which a part may be gone.
-DELETE FROM file_chunks c WHERE c.namespace = @namespace AND c.blob = @blob AND c.position = ANY (ARRAY(
-    SELECT d.position FROM file_chunks d WHERE d.namespace = @namespace AND d.blob = @blob LIMIT @max_rows));
+-- name: FileChunksDelete :one
+-- Index: file_chunks_pkey, twice. Removes the last rows of a blob, so that what is left of it is its beginning, and
+-- returns how many it has found: another one at once may have removed them, and be ended before the rest.
+WITH last AS (SELECT d.position FROM file_chunks d WHERE d.namespace = @namespace AND d.blob = @blob
+    ORDER BY d.position DESC LIMIT @max_rows), gone AS (DELETE FROM file_chunks c WHERE c.namespace = @namespace
+    AND c.blob = @blob AND c.position = ANY (ARRAY(SELECT position FROM last))) SELECT count(*) FROM last;

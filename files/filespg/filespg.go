@@ -3,8 +3,8 @@
 package filespg
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -29,7 +29,7 @@ const maxRemoved = 10_000
 type Blobs struct {
 	pool    *pgxpool.Pool
 	queries *db.Queries
-	buffers sync.Pool // of pointers to maxRows rows
+	buffers sync.Pool // of pointers to rows
 }
 
 // New returns blobs in the database of a pool, which has to be the pool of the store with which package files uses
@@ -39,11 +39,11 @@ func New(pool *pgxpool.Pool) (*Blobs, error) {
 	if pool == nil {
 		return nil, &repo.InvalidError{Field: "pool", Reason: "is nil"}
 	}
-	return &Blobs{pool: pool, queries: db.New(), buffers: sync.Pool{New: func() any {
-		data := make([]byte, maxRows*rowBytes)
-		return &data
-	}}}, nil
+	return &Blobs{pool: pool, queries: db.New(), buffers: sync.Pool{New: func() any { return new(rows) }}}, nil
 }
+
+// rows are the bytes of maxRows rows, and what bytes.Buffer wants to have free.
+type rows [maxRows*rowBytes + bytes.MinRead]byte
 
 // split parts a key into its namespace and the rest.
 func split(key string) (namespace, blob string) {
@@ -55,21 +55,21 @@ func split(key string) (namespace, blob string) {
 func (b *Blobs) Put(ctx context.Context, key string, r io.Reader) error {
 	row := db.FileChunksInsertParams{}
 	row.Namespace, row.Blob = split(key)
-	data := b.buffers.Get().(*[]byte)
+	data := b.buffers.Get().(*rows)
 	defer b.buffers.Put(data)
 	for {
-		n, err := io.ReadFull(r, *data)
-		ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-		if err != nil && !ended {
+		read := bytes.NewBuffer(data[:0])
+		n, err := read.ReadFrom(io.LimitReader(r, maxRows*rowBytes))
+		if err != nil {
 			return err
 		}
 		if n > 0 || row.First == 0 {
-			row.Data = (*data)[:n]
+			row.Data = read.Bytes()
 			if err := b.queries.FileChunksInsert(ctx, b.pool, row); err != nil {
 				return failed(ctx, err)
 			}
 		}
-		if ended {
+		if n < maxRows*rowBytes {
 			return nil
 		}
 		row.First += maxRows
@@ -80,10 +80,10 @@ func (b *Blobs) Put(ctx context.Context, key string, r io.Reader) error {
 func (b *Blobs) Delete(ctx context.Context, key string) error {
 	namespace, blob := split(key)
 	for {
-		n, err := b.queries.FileChunksDelete(ctx, b.pool, db.FileChunksDeleteParams{
+		found, err := b.queries.FileChunksDelete(ctx, b.pool, db.FileChunksDeleteParams{
 			Namespace: namespace, Blob: blob, MaxRows: maxRemoved,
 		})
-		if err != nil || n < maxRemoved {
+		if err != nil || found < maxRemoved {
 			return failed(ctx, err)
 		}
 	}

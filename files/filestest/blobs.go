@@ -92,9 +92,16 @@ func testMissing(t *testing.T, blobs files.Blobs) {
 	}
 }
 
-// A reader's error is that of Put, and the part may be deleted.
+// A reader's error is that of Put, also if it is like that of the end, and the part may be deleted.
 func testFailing(t *testing.T, blobs files.Blobs) {
-	key, broken := newKey(), errors.New("broken")
+	for _, broken := range []error{errors.New("broken"), io.ErrUnexpectedEOF, fmt.Errorf("of a part: %w", io.EOF)} {
+		testBroken(t, blobs, broken)
+	}
+}
+
+func testBroken(t *testing.T, blobs files.Blobs, broken error) {
+	t.Helper()
+	key := newKey()
 	failing := io.MultiReader(bytes.NewReader(random(2<<20)), readerFunc(func([]byte) (int, error) { return 0, broken }))
 	if err := blobs.Put(t.Context(), key, failing); !errors.Is(err, broken) {
 		t.Error(err)

@@ -154,6 +154,13 @@ func testInvalid(w *world) {
 		{good, files.NewFile{Name: "\xff"}},
 		{good, files.NewFile{Name: "a\x00"}},
 		{good, files.NewFile{Name: "a", Type: "none of\r\nthese"}},
+		{good, files.NewFile{Name: "a", Type: "image/png;\r\n x=y"}},
+		{good, files.NewFile{Name: "a", Type: "text/plain; x=\"\x00\""}},
+		{good, files.NewFile{Name: "a", Type: "text/plain; x=\"é\""}},
+		{good, files.NewFile{Name: "a", Metadata: object(`{"a":"\u0000"}`)}},
+		{good, files.NewFile{Name: "a", Metadata: object(`{"a":1,"a":2}`)}},
+		{good, files.NewFile{Name: "a", Metadata: object("{\"a\":\"\xff\"}")}},
+		{good, files.NewFile{Name: "a", Metadata: object(strings.Repeat(`{"a":`, 512) + "1" + strings.Repeat("}", 512))}},
 		{good, files.NewFile{Name: "a", Metadata: object(`[]`)}},
 		{good, files.NewFile{Name: "a", Metadata: object(``)}},
 		{good, files.NewFile{Name: "a", Metadata: object(` `)}},
@@ -181,6 +188,9 @@ func testInvalid(w *world) {
 		w.Error(err)
 	}
 	w.hasBlobs(0)
+	deepest := object(strings.Repeat(`{"a":`, 511) + "1" + strings.Repeat("}", 511))
+	_, err := w.Save(w.Context(), good, files.NewFile{Name: "a", Metadata: deepest}, strings.NewReader("x"))
+	w.check(err)
 }
 
 // What is too large is refused, whether it can be read twice or not, and leaves no version.

@@ -33,7 +33,8 @@ func Run(t *testing.T, open func(*testing.T) Store) {
 		"Owners": testOwners, "Delete": testDelete, "Held": testHeld, "DeletedSession": testDeletedSession, "Erased": testErased,
 		"Fork": testFork, "Forged": testForged, "Transfer": testTransfer, "ForeignTransfer": testForeignTransfer,
 		"FailedSave": testFailedSave, "GivenUp": testGivenUp, "Shared": testShared, "Rounds": testRounds, "FailedDelete": testFailedDelete,
-		"Writers": testWriters, "Sweepers": testSweepers, "Freed": testFreed, "Restored": testRestored, "Handler": testHandler, "Views": testViews,
+		"Writers": testWriters, "Sweepers": testSweepers, "Freed": testFreed, "Restored": testRestored, "RestoredMeanwhile": testRestoredMeanwhile,
+		"Cut": testCut, "Blocked": testBlocked, "EndedReader": testEndedReader, "Handler": testHandler, "Views": testViews,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

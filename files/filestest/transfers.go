@@ -43,8 +43,16 @@ func testTransfer(w *world) {
 	for file := range saved {
 		w.hasNot(owner, *file)
 	}
+	fresh := w.files(namespace, files.Options{}) // the notes of the other one have become too old
+
+	for _, cut := range []int{0, 100, 512, 1024, 2048, len(archive.Bytes()) / 2} { // between two entries, and in one
+		err := fresh.Import(w.Context(), id, bytes.NewReader(archive.Bytes()[:cut]))
+		if !errors.Is(err, repo.ErrImport) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			w.Errorf("cut at %d: %v", cut, err)
+		}
+	}
 	for range 2 {
-		w.check(w.Import(w.Context(), id, bytes.NewReader(archive.Bytes())))
+		w.check(fresh.Import(w.Context(), id, bytes.NewReader(archive.Bytes())))
 	}
 	for file, text := range saved {
 		w.has(owner, *file, text)
@@ -71,6 +79,15 @@ func testForeignTransfer(w *world) {
 		if err := w.Import(w.Context(), b, bytes.NewReader(data)); !errors.Is(err, repo.ErrImport) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			w.Errorf("%s: %v", name, err)
 		}
+	}
+	if err := w.Import(w.Context(), a, bytes.NewReader(archive.Bytes())); err != nil {
+		w.Error(err)
+	}
+	if w.blobs.puts != 2 {
+		w.Errorf("%d were put", w.blobs.puts)
+	}
+	if err := w.Import(w.Context(), a, bytes.NewReader(forged)); !errors.Is(err, repo.ErrImport) {
+		w.Error(err)
 	}
 	w.has(files.OfSession(b), file, "two")
 	w.clean(2)
@@ -166,7 +183,7 @@ func testHandler(w *world) {
 	owner := files.OfSession(w.session())
 	picture, err := w.Save(w.Context(), owner, files.NewFile{Name: "a \"b\"\r\n/é.png", Type: "image/png"}, strings.NewReader("0123456789"))
 	w.check(err)
-	page, err := w.Save(w.Context(), owner, files.NewFile{Name: "page.html", Type: "text/html; charset=utf-8"}, strings.NewReader("<script>"))
+	page, err := w.Save(w.Context(), owner, files.NewFile{Name: "\u202elmth.page\u0085", Type: "text/html; charset=utf-8"}, strings.NewReader("<script>"))
 	w.check(err)
 	denied := errors.New("denied")
 	mux := http.NewServeMux()
@@ -208,6 +225,9 @@ func testHandler(w *world) {
 		{"GET", picture.ID, []string{"Range", "bytes=2-4"}, 206, "234"},
 		{"GET", picture.ID, []string{"Range", "bytes=-1"}, 206, "9"},
 		{"GET", picture.ID, []string{"Range", "bytes=20-"}, 416, ""},
+		{"GET", picture.ID, []string{"Range", "bytes=0-0,2-2,4-4"}, 200, "0123456789"},
+		{"GET", picture.ID, []string{"Range", "bytes=2-4", "If-Range", `"` + picture.SHA256 + `"`}, 206, "234"},
+		{"GET", picture.ID, []string{"Range", "bytes=2-4", "If-Range", `"other"`}, 200, "0123456789"},
 		{"GET", picture.ID, []string{"If-None-Match", `"` + picture.SHA256 + `"`}, 304, ""},
 		{"POST", picture.ID, nil, 405, ""},
 		{"GET", picture.ID, []string{"Who", "nobody"}, 403, ""},
@@ -225,7 +245,7 @@ func testHandler(w *world) {
 		w.Errorf("%s, %v", got, response.Header())
 	}
 	response, _ = ask("GET", page.ID)
-	if got := response.Header().Get("Content-Disposition"); got != `attachment; filename=page.html` || response.Header().Get("ETag") != fmt.Sprintf("%q", page.SHA256) {
+	if got := response.Header().Get("Content-Disposition"); got != `attachment; filename=_lmth.page_` || response.Header().Get("ETag") != fmt.Sprintf("%q", page.SHA256) {
 		w.Errorf("%s, %v", got, response.Header())
 	}
 }

@@ -10,8 +10,8 @@ var fileMutants = []mutant{
 	{"files/a version that is there", in("files", "sweep.references", neverAll("deleted")), inFiles("Forged")},
 	{"files/a record that was forged", in("files", "Files.open", neverAll("at.SHA256")), inFiles("Forged")},
 	{"files/a hold", in("files", "unheld", neverAll("theirs")), inFiles("Held")},
-	{"files/a version behind the fork", in("files", "carry", never("file.Sequence")), inFiles("Fork")},
-	{"files/bytes of a tar that are others", in("files", "same", never("name")), inFiles("ForeignTransfer")},
+	{"files/a version behind the fork", in("files", "carry", returns("false", "file.Sequence")), inFiles("Fork")},
+	{"files/a reference as it was found", in("files", "end", dropAssign("IfVersion")), inFiles("RestoredMeanwhile")},
 }
 
 func inFiles(part string) killer { return test("files", "TestFiles/"+part) }

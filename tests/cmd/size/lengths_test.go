@@ -18,7 +18,7 @@ import (
 const (
 	maxFunction  = 60 // lines, from func to the closing brace
 	maxStatement = 90 // lines of SQL, without comments
-	maxQueries   = 2_725
+	maxQueries   = 2_726
 	maxCore      = 27_700
 	maxInterface = 9   // methods of its own
 	maxColumns   = 120 // of SQL; the linter looks at Go
