@@ -65,7 +65,7 @@ var sessionCalls = []call{
 	{name: "Sessions.Fork/in the view", only: views, args: func(f *fixture) args {
 		return args{f.session(), 0, repo.NewSession{}}
 	}},
-	{name: "Sessions.Redact", trips: 8, args: func(f *fixture) args {
+	{name: "Sessions.Redact", trips: 7, args: func(f *fixture) args {
 		return args{f.session(), []int64{f.message().Sequence}, repo.Cause{Actor: "x", Reason: secret}}
 	}},
 	{name: "Sessions.Delete", trips: 4, args: func(f *fixture) args {
