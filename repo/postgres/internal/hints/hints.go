@@ -8,9 +8,9 @@ import (
 )
 
 // Hints are the places of rows, of sessions' counters, scopes and keys of state, or of leases, as this process last
-// wrote them. A statement that is given one finds the row without the index, which leads it over each version of the row
-// that an open snapshot keeps (MessageAppendOne in queries/messages.sql). A hint is never relied on: the statement locks
-// the row that is there if it is the right one, and otherwise finds none. The zero value is ready to use.
+// wrote them. A statement that is given one finds the row without the index, which leads it over each version of the
+// row that an open snapshot keeps (MessageAppendOne in queries/messages.sql). A hint is never relied on: the statement
+// locks the row that is there if it is the right one, and otherwise finds none. The zero value is ready to use.
 type Hints[K comparable] struct {
 	at cache.Cache[K, hint]
 }
