@@ -40,10 +40,10 @@ func TestRedactedIsBare(t *testing.T) {
 				t.Errorf("%s of %+v is taken", name, of)
 				continue
 			}
-			checkImportError(t, err, "messages[0].kind", "is that of redacted messages")
+			checkImportError(t, err, "messages[0].kind", "is reserved for redacted messages")
 		}
 	}
 	tells.Role = repo.RoleUser
 	_, err := decode(strings.NewReader(encode(t, smallSession(1), nil, tells)))
-	checkImportError(t, err, "messages[0].kind", "is that of redacted messages")
+	checkImportError(t, err, "messages[0].kind", "is reserved for redacted messages")
 }

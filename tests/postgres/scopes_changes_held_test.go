@@ -54,9 +54,10 @@ func testChangesOfHeldScopes(t *testing.T, store, other *agentstore.Store, ends 
 			return err
 		}
 		for name, changes := range cases {
-			ended[name] = make(chan error, each)
+			results := make(chan error, each)
+			ended[name] = results
 			for range each {
-				go func() { ended[name] <- second(store.State().Change(await.Context(t), changes)) }()
+				go func() { results <- second(store.State().Change(await.Context(t), changes)) }()
 			}
 		}
 		if !ends {

@@ -164,6 +164,7 @@ func TestEmptied(t *testing.T) {
 			w.h.Tell(w.add("a", 5))
 			first, second := w.follow("a", 0), w.follow("a", 0)
 			time.Sleep(10 * time.Millisecond)
+			synctest.Wait()
 			if w.large = 5; late {
 				w.readTakes = 100 * time.Millisecond
 				third := w.follow("a", 0)
@@ -178,6 +179,7 @@ func TestEmptied(t *testing.T) {
 			first.wants(6, nil)
 			time.Sleep(200 * time.Millisecond)
 			w.counts()
+			synctest.Wait()
 			w.share = 1 // who begins now gets the first item alone
 			w.follow("a", 0)
 			time.Sleep(100 * time.Millisecond)
