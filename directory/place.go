@@ -61,10 +61,9 @@ func markOf(s repo.Session) []byte {
 
 // stays reports whether a session has not moved since.
 func (h head) stays(s repo.Session) bool {
+	mark, stays := markOf(s), s.UpdatedAt.Before(h.At)
 	for known := range slices.Chunk(h.Known, 8) {
-		if bytes.Equal(known, markOf(s)) {
-			return true
-		}
+		stays = stays || bytes.Equal(known, mark)
 	}
-	return s.UpdatedAt.Before(h.At)
+	return stays
 }
