@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 
+	"github.com/seed-df90f812/agentstore/clock"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -18,10 +19,11 @@ func (a *Approvals) Expire(ctx context.Context, limit int) (expired int, err err
 	if limit <= 0 {
 		limit = 100
 	}
-	now, err := a.now(ctx)
+	at, err := clock.New(a.store, 0).Now(ctx)
 	if err != nil {
 		return 0, err
 	}
+	now := at.UTC().Format(timeLayout) // as it is in keys
 	const maxFailed = 1000
 	var failed []error
 	first := rand.N(shards) // so that nothing waits for ever behind what fails
@@ -52,16 +54,6 @@ func (a *Approvals) Expire(ctx context.Context, limit int) (expired int, err err
 		}
 	}
 	return expired, errors.Join(failed...)
-}
-
-// now returns the database's time as it is in keys.
-func (a *Approvals) now(ctx context.Context) (string, error) {
-	clock := repo.StateChange{Scope: repo.Scope{Name: "approval/clock"}, Key: "now", Value: json.RawMessage("true")}
-	if _, err := a.store.State().Change(ctx, []repo.StateChange{clock}); err != nil {
-		return "", err
-	}
-	at, err := a.store.State().Get(ctx, clock.Scope, clock.Key)
-	return at.UpdatedAt.UTC().Format(timeLayout), err
 }
 
 // expire ends the request of an entry. It removes the entry of a request that is gone or was replaced.

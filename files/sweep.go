@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-df90f812/agentstore/clock"
 	"github.com/seed-df90f812/agentstore/repo"
 )
 
@@ -82,16 +83,10 @@ var steps = []struct {
 
 // begin reads the database's clock, and where the last sweep has ended.
 func (s *sweep) begin(ctx context.Context) (at place, err error) {
-	state := s.store.State()
-	if _, err := state.Change(ctx, []repo.StateChange{set(sweepScope, "now", yes)}); err != nil {
+	if s.now, err = clock.New(s.store, 0).Now(ctx); err != nil {
 		return at, err
 	}
-	now, err := state.Get(ctx, sweepScope, "now")
-	if err != nil {
-		return at, err
-	}
-	s.now = now.UpdatedAt
-	if err = get(ctx, state, sweepScope, "next", &at); errors.Is(err, repo.ErrNotFound) {
+	if err = get(ctx, s.store.State(), sweepScope, "next", &at); errors.Is(err, repo.ErrNotFound) {
 		err = nil
 	}
 	return at, err
